@@ -1,0 +1,35 @@
+# Every target sets up what it needs on a machine with Python 3.11, git and make.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+CORES ?= $(shell nproc 2>/dev/null || echo 2)
+BIN := .venv/bin
+
+.PHONY: reproduce test lint types clean help
+
+help:            ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## */: /'
+
+reproduce: .venv/ready  ## build every table and figure at smoke scale, and the page
+	$(BIN)/snakemake --cores $(CORES)
+	@echo "the page is at reports/smoke/index.html"
+
+test: lint types  ## lint, types, unit tests and a small DAG
+	$(BIN)/pytest
+
+lint: .venv/ready  ## style of Python and Snakemake files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
+
+types: .venv/ready  ## types of the packages
+	$(BIN)/mypy
+
+.venv/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { \
+	  echo "expected Python 3.11, found $$($(PYTHON) --version); run make PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -e ".[test]"
+	touch $@
+
+clean:           ## forget the environment; results stay
+	rm -rf .venv

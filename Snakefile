@@ -1,0 +1,15 @@
+# Rebuild everything at the default scale:   snakemake --cores 2
+# One artefact by name:                      snakemake --cores 2 plusplus_table1
+# The same at another scale, by its path:    snakemake --cores 8 reports/paper/tables/plusplus_table1.csv
+include: "workflow/common.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        f"reports/{SCALE}/index.html",
+
+
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"

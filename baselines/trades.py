@@ -1,0 +1,47 @@
+"""TRADES: Zhang, Yu, Jiao, Xing, El Ghaoui, Jordan, ICML 2019 (arXiv 1901.08573).
+
+Loss (its eq. 5): CE(f(x), y) + beta * (1/B) sum KL(p(x) || p(x')), where x' maximises the same KL by
+PGD in eval mode from x plus a little Gaussian noise (at x' = x the gradient of KL is zero). p(x) is
+not detached. The papers' lambda is the released code's beta. The mean is over examples only: dividing
+by examples times classes, as a 'mean' reduction does, would shrink the term K-fold. x and x' are
+forwarded separately.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from baselines.at import norm_slug
+from harness.attacks import PGD, Threat, perturb
+from harness.contracts import Batch, Clock
+from harness.errors import expected
+from harness.lazy import torch
+from harness.losses import cross_entropy, kl
+
+
+@dataclass(frozen=True)
+class TRADES:
+    threat: Threat
+    beta: float
+
+    REVISION: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.beta < 0:
+            raise expected("beta >= 0", f"beta = {self.beta}", "write beta: 6")
+
+    @property
+    def slug(self) -> str:
+        return norm_slug(f"trades{self.beta:g}", self.threat)
+
+    def __call__(
+        self, model: torch.nn.Module, batch: Batch, clock: Clock, generator: torch.Generator
+    ) -> torch.Tensor:
+        attack = PGD.of(self.threat, start="normal", loss="kl")
+        if self.beta == 0:  # nothing to compute, and BatchNorm must see natural images only
+            return cross_entropy(model(batch.x), batch.y).mean()
+        adversarial = perturb(attack, model, batch.x, batch.y, generator=generator)
+        clean = model(batch.x)
+        robust = kl(clean, model(adversarial)).mean()
+        return cross_entropy(clean, batch.y).mean() + self.beta * robust

@@ -1,0 +1,206 @@
+"""Attacks as frozen dataclasses, and the one wrapper through which every attack is run.
+
+An attack is loss x start x step x projection. `perturb` guarantees what no attack may forget: same
+shape, in the ball and the box, finite; model mode, BatchNorm buffers and parameter gradients as
+they were. Gradients are taken with respect to the image only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+from harness.balls import Ball, into, random_point, steepest
+from harness.errors import expected, unknown
+from harness.lazy import torch
+from harness.losses import CLIMBS
+
+STARTS = ("uniform", "normal", "zero")
+_NORMAL_START_SIGMA = 0.001  # TRADES: at x' = x the gradient of KL is zero
+_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Threat:
+    """What a training adversary may do: its ball, its step size, its number of steps."""
+
+    ball: Ball
+    step: Fraction
+    steps: int
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise expected("at least one attack step", f"steps = {self.steps}", "write steps: 10")
+        Ball(self.ball.norm, self.step)  # a step is a radius too: the same slip of scale
+
+    @property
+    def norm(self) -> str:
+        return self.ball.norm
+
+
+class Attack(Protocol):
+    @property
+    def ball(self) -> Ball: ...
+
+    @property
+    def slug(self) -> str: ...
+
+    def __call__(
+        self,
+        model: torch.nn.Module,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> torch.Tensor: ...
+
+
+@dataclass(frozen=True)
+class PGD:
+    """Projected gradient ascent (Madry et al. 2018); the last iterate is the answer."""
+
+    ball: Ball
+    step: Fraction
+    steps: int
+    start: str = "uniform"
+    loss: str = "ce"
+
+    REVISION: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.start not in STARTS:
+            raise unknown("start", self.start, STARTS, "PGD")
+        if self.loss not in CLIMBS:
+            raise unknown("attack loss", self.loss, CLIMBS, "PGD")
+
+    @classmethod
+    def of(cls, threat: Threat, start: str = "uniform", loss: str = "ce") -> PGD:
+        return cls(threat.ball, threat.step, threat.steps, start, loss)
+
+    @property
+    def slug(self) -> str:
+        return f"pgd{self.steps}_{self.ball.norm}"
+
+    def __call__(
+        self,
+        model: torch.nn.Module,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        norm, radius, step = self.ball.norm, self.ball.radius, float(self.step)
+        climb = CLIMBS[self.loss](model, x, y)
+        adversarial = start_point(self.start, self.ball, x, generator)
+        for _ in range(self.steps):
+            gradient = input_gradient(model, adversarial, climb)
+            adversarial = into(norm, x, adversarial + step * steepest(norm, gradient), radius)
+        return adversarial
+
+
+def start_point(
+    start: str, ball: Ball, x: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    if start == "zero":
+        return x.clone()
+    if start == "normal":
+        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        return into(ball.norm, x, x + _NORMAL_START_SIGMA * noise, ball.radius)
+    return random_point(ball.norm, x, ball.radius, generator)
+
+
+def input_gradient(model: torch.nn.Module, x: torch.Tensor, climb) -> torch.Tensor:
+    """The gradient of the summed loss with respect to the image: examples stay independent."""
+    x = x.detach().requires_grad_(True)
+    with torch.enable_grad():
+        loss = climb(model(x)).sum()
+    return torch.autograd.grad(loss, x)[0]
+
+
+@contextmanager
+def frozen(model: torch.nn.Module, mode: str = "eval") -> Iterator[None]:
+    """The model as an attack may see it; mode, buffers and requires_grad are given back."""
+    training = [(module, module.training) for module in model.modules()]
+    wanted = [(p, p.requires_grad) for p in model.parameters()]
+    buffers = [b.clone() for b in model.buffers()] if mode == "train" else []
+    model.train(mode == "train")
+    for parameter, _ in wanted:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, flag in training:
+            module.training = flag
+        for parameter, flag in wanted:
+            parameter.requires_grad_(flag)
+        with torch.no_grad():
+            for buffer, kept in zip(model.buffers(), buffers, strict=False):
+                buffer.copy_(kept)
+
+
+def perturb(
+    attack: Attack,
+    model: torch.nn.Module,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    generator: torch.Generator,
+    mode: str = "eval",
+) -> torch.Tensor:
+    """Run an attack and hold it to its postconditions."""
+    with frozen(model, mode):
+        adversarial = attack(model, x, y, generator=generator).detach()
+    if adversarial.shape != x.shape:
+        raise AssertionError(f"{attack.slug} changed the shape {x.shape} to {adversarial.shape}")
+    _check_budget(attack, x, adversarial)
+    return adversarial
+
+
+def _check_budget(attack: Attack, x: torch.Tensor, adversarial: torch.Tensor) -> None:
+    order = float("inf") if attack.ball.norm == "linf" else 2
+    size = (adversarial - x).flatten(1).norm(p=order, dim=1).max() if len(x) else torch.zeros(())
+    low, high = (adversarial.min(), adversarial.max()) if len(x) else (size, size)
+    # One comparison, so that a GPU is asked to synchronise once; NaN fails it too.
+    kept = (size <= attack.ball.radius + _TOLERANCE) & (low >= 0) & (high <= 1)
+    if not bool(kept):
+        raise AssertionError(
+            f"{attack.slug} left its budget: {attack.ball.norm} size {float(size):.6f} for eps "
+            f"{attack.ball.radius:.6f}, values {float(low):.4f} to {float(high):.4f}"
+        )
+
+
+@dataclass
+class Passes:
+    """Network passes really made, in batches and in examples."""
+
+    forward: int = 0
+    backward: int = 0
+    forward_examples: int = 0
+    backward_examples: int = 0
+
+
+@contextmanager
+def counting(model: torch.nn.Module) -> Iterator[Passes]:
+    """Count forward passes, and backward passes by the gradients that reach the logits."""
+    passes = Passes()
+
+    def on_forward(module, inputs, logits) -> None:
+        examples = len(logits)
+        passes.forward += 1
+        passes.forward_examples += examples
+        if logits.requires_grad:
+
+            def on_backward(gradient) -> None:
+                passes.backward += 1
+                passes.backward_examples += examples
+
+            logits.register_hook(on_backward)
+
+    hook = model.register_forward_hook(on_forward)
+    try:
+        yield passes
+    finally:
+        hook.remove()

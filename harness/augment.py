@@ -1,0 +1,33 @@
+"""Augmentation on tensors: a whole batch at once, on the training device, from a seed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from harness.runs import Augment
+
+
+def augmented(pixels: Tensor, augment: Augment, generator: torch.Generator) -> Tensor:
+    """uint8 images to float images in [0,1], cropped and mirrored at random."""
+    count, channels, height, width = pixels.shape
+    device = pixels.device
+
+    def draw(high: int) -> Tensor:
+        return torch.randint(high, (count,), generator=generator, device=device)
+
+    if augment.pad:
+        padded = torch.nn.functional.pad(pixels, [augment.pad] * 4)
+        rows = draw(2 * augment.pad + 1)[:, None] + torch.arange(height, device=device)
+        columns = draw(2 * augment.pad + 1)[:, None] + torch.arange(width, device=device)
+        image = torch.arange(count, device=device)[:, None, None, None]
+        channel = torch.arange(channels, device=device)[None, :, None, None]
+        pixels = padded[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
+    if augment.flip:
+        mirrored = draw(2).bool()[:, None, None, None]
+        pixels = torch.where(mirrored, pixels.flip(-1), pixels)
+    return unit(pixels)
+
+
+def unit(pixels: Tensor) -> Tensor:
+    return pixels.float().div_(255)

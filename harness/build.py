@@ -1,0 +1,172 @@
+"""From a config entry to a method's dataclass, led by the types of its fields.
+
+Named things are looked up where the run's surroundings define them: a `Threat` in its data set, an
+`Optim` in its network, a learner among the grid's methods. Presets and scales lay further fields
+under an entry; the entry itself always wins.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from fractions import Fraction
+from typing import Any
+
+from harness.attacks import Threat
+from harness.balls import Ball
+from harness.config import merged
+from harness.contracts import Method
+from harness.errors import UserError, expected, unknown
+from harness.learner import Optim, Single
+
+DEFAULT_PRESET = "text"
+_SINGLE = "single"  # in presets and scales: the fields that all one-objective methods share
+
+
+def registry(address: str) -> dict[str, type]:
+    """METHODS of the module that the grid names: the harness itself imports no method."""
+    module, _, name = address.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@dataclass(frozen=True)
+class Builder:
+    methods: Mapping[str, type]  # registry: name -> dataclass
+    entries: Mapping[str, Any]  # the grid's methods: slug -> entry
+    threats: Mapping[str, Any]  # of the data set
+    optims: Mapping[str, Any]  # of the network
+    presets: Mapping[str, Any]
+    overlay: Mapping[str, Any]  # of the scale
+
+    def method(self, slug: str) -> Method:
+        if slug not in self.entries:
+            raise unknown("method", slug, self.entries, "config/grid.yaml's methods")
+        return self.build(self.entries[slug], f"methods.{slug}")
+
+    def parents(self, slug: str) -> tuple[str, ...]:
+        return tuple(self.entries[slug].get("parents", ()))
+
+    def build(self, entry: Mapping[str, Any], where: str) -> Method:
+        entry = {key: value for key, value in entry.items() if key != "parents"}
+        name, preset = entry.pop("method"), entry.pop("preset", DEFAULT_PRESET)
+        if name not in self.methods:
+            raise unknown("method class", name, self.methods, where)
+        if preset not in self.presets:
+            raise unknown("preset", preset, self.presets, where)
+        cls = self.methods[name]
+        layers = [self.presets[preset], self.overlay]
+        if hasattr(cls, "start"):
+            for layer in reversed(layers):
+                entry = merged(layer.get(name, {}), entry)
+            return self._dataclass(cls, entry, where, preset)
+        for layer in reversed(layers):
+            entry = merged(layer.get(_SINGLE, {}), entry)
+        own = {f.name for f in fields(cls)}
+        allowed = own | {"optim", "average"}
+        for key in entry.keys() - allowed:
+            raise unknown("field", key, allowed, where)
+        objective = self._dataclass(
+            cls, {key: value for key, value in entry.items() if key in own}, where, preset
+        )
+        single = {key: value for key, value in entry.items() if key not in own}
+        single.setdefault("optim", "robust")
+        return self._dataclass(Single, {**single, "objective": objective}, where, preset)
+
+    def _dataclass(self, cls: type, entry: Mapping[str, Any], where: str, preset: str) -> Any:
+        hints = typing.get_type_hints(cls)
+        known = {f.name: f for f in fields(cls)}
+        values = {}
+        for key, value in entry.items():
+            if key not in known:
+                raise unknown("field", key, known, f"{where} ({cls.__name__})")
+            values[key] = self._coerce(hints[key], value, f"{where}.{key}", preset)
+        for name, field in known.items():
+            if field.default is MISSING and field.default_factory is MISSING and name not in values:
+                raise expected(f"a value for {name} in {where}", "none", f"add {name}: ...")
+        try:
+            return cls(**values)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
+
+    def _coerce(self, hint: Any, value: Any, where: str, preset: str) -> Any:
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin in (types.UnionType, typing.Union):
+            if value is None:
+                return None
+            (hint,) = [argument for argument in arguments if argument is not type(None)]
+            return self._coerce(hint, value, where, preset)
+        if origin is tuple:
+            if not isinstance(value, list | tuple):
+                raise expected(f"a list at {where}", repr(value), "write [a, b, ...]")
+            inner = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
+            if len(inner) != len(value):
+                raise expected(f"{len(inner)} values at {where}", len(value), "add or drop some")
+            pairs = zip(inner, value, strict=True)
+            return tuple(
+                self._coerce(h, v, f"{where}[{i}]", preset) for i, (h, v) in enumerate(pairs)
+            )
+        if hint is Threat:
+            return self.threat(value, where, preset)
+        if hint is Optim:
+            return self._optim(value, where, preset)
+        if hint is Single and not isinstance(value, Single):
+            return self._learner(value, where, preset)
+        if is_dataclass(hint) and isinstance(value, Mapping):
+            return self._dataclass(typing.cast(type, hint), value, where, preset)
+        if hint is Fraction:
+            return fraction(value, where)
+        if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if hint in (int, bool, str):
+            if type(value) is not hint:
+                raise expected(f"{hint.__name__} at {where}", repr(value), "change its type")
+            return value
+        if hint is float:
+            raise expected(f"a number at {where}", repr(value), "write it without quotes")
+        return value
+
+    def _named(self, table: Mapping[str, Any], kind: str, name: str, where: str, preset: str):
+        """A table's entry, with its own overlay for the preset, if it has one."""
+        if name not in table:
+            raise unknown(kind, name, table, where)
+        entry = {key: value for key, value in table[name].items() if key not in self.presets}
+        return merged(entry, table[name].get(preset, {}))
+
+    def threat(self, name: str, where: str, preset: str = DEFAULT_PRESET) -> Threat:
+        entry = self._named(self.threats, "threat", name, where, preset)
+        eps, step = (fraction(entry[key], f"threat {name}, {key}") for key in ("eps", "step"))
+        return Threat(Ball(entry["norm"], eps), step, entry["steps"])
+
+    def _optim(self, value: Any, where: str, preset: str) -> Optim:
+        if isinstance(value, str):
+            value = {"like": value}
+        value = dict(value)
+        like = value.pop("like", "robust")
+        entry = merged(self._named(self.optims, "optim", like, where, preset), value)
+        return self._dataclass(Optim, entry, where, preset)
+
+    def _learner(self, value: Any, where: str, preset: str) -> Single:
+        """A base learner: a grid method's slug, or {learner: slug, <fields to change>}."""
+        value = {"learner": value} if isinstance(value, str) else dict(value)
+        slug = value.pop("learner")
+        if slug not in self.entries:
+            raise unknown("method", slug, self.entries, where)
+        base = dict(self.entries[slug])
+        if hasattr(self.methods.get(base["method"]), "start"):
+            raise expected(f"a one-objective method at {where}", slug, "use nt, at, trades1, ...")
+        if isinstance(value.get("optim"), Mapping):  # {lr: ...} means: this learner's, but lr
+            like = base.get("optim", "robust")
+            value["optim"] = merged(
+                {"like": like} if isinstance(like, str) else like, value["optim"]
+            )
+        return typing.cast(Single, self.build({"preset": preset, **base, **value}, where))
+
+
+def fraction(value: Any, where: str) -> Fraction:
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise expected(f"a number or fraction at {where}", repr(value), "write 8/255") from None

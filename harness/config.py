@@ -1,0 +1,61 @@
+"""config/grid.yaml and config/scales/*.yaml: read safely, checked against their schemas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from harness.errors import UserError, unknown
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = ROOT / "config"
+SCHEMAS = ROOT / "workflow" / "schemas"
+
+
+def read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"expected a config file at {path}, found none; give its path.") from None
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"expected plain YAML in {path}, found: {reason}; mend it.") from None
+
+
+def scales() -> list[str]:
+    return sorted(path.stem for path in (CONFIG / "scales").glob("*.yaml"))
+
+
+def read_scale(name: str) -> dict[str, Any]:
+    if name not in scales():
+        raise unknown("scale", name, scales(), "config/scales")
+    return _checked(CONFIG / "scales" / f"{name}.yaml", "scale")
+
+
+def read_grid(path: Path | None = None) -> dict[str, Any]:
+    return _checked(path or CONFIG / "grid.yaml", "grid")
+
+
+def _checked(path: Path, schema: str) -> dict[str, Any]:
+    content = read_yaml(path)
+    validator = jsonschema.Draft202012Validator(read_yaml(SCHEMAS / f"{schema}.schema.yaml"))
+    error = jsonschema.exceptions.best_match(validator.iter_errors(content))
+    if error is not None:
+        place = ".".join(str(part) for part in error.absolute_path) or "the top level"
+        wanted = error.schema.get("description", "what the schema allows")
+        raise UserError(
+            f"expected {wanted} at {place} of {path.name}, found {error.message}; mend that entry "
+            f"(workflow/schemas/{schema}.schema.yaml lists what is allowed)."
+        )
+    return content
+
+
+def merged(base: Any, over: Any) -> Any:
+    """`over` on top of `base`: mappings are merged key by key, anything else is replaced."""
+    if isinstance(base, dict) and isinstance(over, dict):
+        both = {key: merged(base[key], over[key]) for key in base.keys() & over.keys()}
+        return {**base, **over, **both}
+    return over

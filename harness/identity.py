@@ -1,0 +1,53 @@
+"""What a run is: its dataclass, as JSON, hashed.
+
+Identity follows meaning. Class names and a REVISION per class are part of it, so a changed
+algorithm invalidates its results by raising REVISION, while an edited comment invalidates nothing.
+Only None is left out, so a new optional field keeps old ids; an edited default changes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from typing import Any
+
+
+def canonical(value: Any) -> Any:
+    """`value` as plain JSON data; fractions stay text ("8/255"); unknown types are refused."""
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {f.name: canonical(getattr(value, f.name)) for f in fields(value)}
+        return {
+            "class": type(value).__name__,
+            "revision": getattr(type(value), "REVISION", 1),
+            **{name: entry for name, entry in own.items() if entry is not None},
+        }
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise TypeError(f"expected a finite number in a run's identity, found {value!r}")
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, tuple):
+        return [canonical(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {str(key): canonical(entry) for key, entry in sorted(value.items())}
+    raise TypeError(
+        f"expected dataclasses, text, numbers, fractions, tuples or mappings in a run's identity, "
+        f"found {type(value).__name__}"
+    )
+
+
+def fingerprint(value: Any) -> str:
+    """Ten hexadecimal digits that change whenever the meaning of `value` does."""
+    text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def seed_from(*parts: int | str) -> int:
+    """A 63-bit seed for one role of one run: random streams that never depend on each other."""
+    text = "/".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

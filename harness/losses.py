@@ -1,0 +1,38 @@
+"""Losses that attacks climb and methods descend, per example: the caller sums or averages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.lazy import torch
+
+
+def cross_entropy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(logits, y, reduction="none")
+
+
+def kl(clean: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """KL(p_clean || p_other) per example, from logits."""
+    log_p, log_q = clean.log_softmax(dim=1), other.log_softmax(dim=1)
+    return (log_p.exp() * (log_p - log_q)).sum(dim=1)
+
+
+Climb = Callable[["torch.Tensor"], "torch.Tensor"]
+
+
+def climb_cross_entropy(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Climb:
+    return lambda logits: cross_entropy(logits, y)
+
+
+def climb_kl(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Climb:
+    """Distance from the clean prediction, which stays fixed while the attack moves."""
+    with torch.no_grad():
+        clean = model(x)
+    return lambda logits: kl(clean, logits)
+
+
+# What an attack maximises: from (model, x, y) to a function of the perturbed image's logits.
+CLIMBS: dict[str, Callable[..., Climb]] = {
+    "ce": climb_cross_entropy,
+    "kl": climb_kl,
+}

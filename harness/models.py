@@ -1,0 +1,129 @@
+"""Networks, by name. Inputs are images in [0,1]; outputs are logits.
+
+`resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
+classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what
+others call WRN-34-10 (46,160,474 parameters). `tiny` and `tiny_wide` are for smoke runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from harness.errors import unknown
+
+
+def conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(channels_in, channels_out, 3, stride, padding=1, bias=False)
+
+
+class PostActivationBlock(nn.Module):
+    """conv-BN-ReLU-conv-BN, added to the shortcut, ReLU."""
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = conv3x3(channels_in, channels_out, stride)
+        self.bn1 = nn.BatchNorm2d(channels_out)
+        self.conv2 = conv3x3(channels_out, channels_out)
+        self.bn2 = nn.BatchNorm2d(channels_out)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or channels_in != channels_out:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels_in, channels_out, 1, stride, bias=False),
+                nn.BatchNorm2d(channels_out),
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.bn1(self.conv1(x)).relu()
+        return (self.bn2(self.conv2(out)) + self.shortcut(x)).relu()
+
+
+class ResNet(nn.Module):
+    """A 3x3 stem, stages of post-activation blocks, global average pooling, one linear layer."""
+
+    def __init__(
+        self, widths: tuple[int, ...], blocks: int, channels: int, num_classes: int
+    ) -> None:
+        super().__init__()
+        self.conv1 = conv3x3(channels, widths[0])
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        stages, before = [], widths[0]
+        for number, width in enumerate(widths):
+            strides = [1 if number == 0 else 2] + [1] * (blocks - 1)
+            stage = []
+            for stride in strides:
+                stage.append(PostActivationBlock(before, width, stride))
+                before = width
+            stages.append(nn.Sequential(*stage))
+        self.stages = nn.Sequential(*stages)
+        self.linear = nn.Linear(before, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.stages(self.bn1(self.conv1(x)).relu())
+        return self.linear(out.mean(dim=(2, 3)))
+
+
+class PreActivationBlock(nn.Module):
+    """BN-ReLU-conv-BN-ReLU-conv; where the shape changes, the shortcut sees the activation."""
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(channels_in)
+        self.conv1 = conv3x3(channels_in, channels_out, stride)
+        self.bn2 = nn.BatchNorm2d(channels_out)
+        self.conv2 = conv3x3(channels_out, channels_out)
+        self.shortcut = (
+            None
+            if channels_in == channels_out
+            else nn.Conv2d(channels_in, channels_out, 1, stride, bias=False)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        activated = self.bn1(x).relu()
+        out = self.conv2(self.bn2(self.conv1(activated)).relu())
+        return out + (x if self.shortcut is None else self.shortcut(activated))
+
+
+class WideResNet(nn.Module):
+    """Zagoruyko & Komodakis 2016: 16 channels, then three stages of 16k, 32k, 64k."""
+
+    def __init__(self, blocks: int, widen: int, channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.conv1 = conv3x3(channels, 16)
+        layers, before = [], 16
+        for number, width in enumerate((16 * widen, 32 * widen, 64 * widen)):
+            for block in range(blocks):
+                stride = 2 if number > 0 and block == 0 else 1
+                layers.append(PreActivationBlock(before, width, stride))
+                before = width
+        self.blocks = nn.Sequential(*layers)
+        self.bn1 = nn.BatchNorm2d(before)
+        self.linear = nn.Linear(before, num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.bn1(self.blocks(self.conv1(x))).relu()
+        return self.linear(out.mean(dim=(2, 3)))
+
+
+# name -> builder(input channels, classes)
+NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
+    "resnet18": lambda channels, classes: ResNet((64, 128, 256, 512), 2, channels, classes),
+    "wrn32_10": lambda channels, classes: WideResNet(5, 10, channels, classes),
+    "tiny": lambda channels, classes: ResNet((16, 32), 1, channels, classes),
+    "tiny_wide": lambda channels, classes: ResNet((24, 48), 1, channels, classes),
+}
+
+
+def new_model(name: str, channels: int, num_classes: int, seed: int) -> nn.Module:
+    """A network whose initial weights depend on the seed alone."""
+    if name not in NETWORKS:
+        raise unknown("network", name, NETWORKS, "harness/models.py")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return NETWORKS[name](channels, num_classes)

@@ -1,0 +1,31 @@
+"""Where things are: one line per kind of file, all below one results folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def model(results: Path, run: str) -> Path:
+    return results / "models" / run / "model.safetensors"
+
+
+def description(results: Path, run: str) -> Path:
+    """What the run was, where it was made, which epoch it deploys."""
+    return results / "models" / run / "run.json"
+
+
+def history(results: Path, run: str) -> Path:
+    return results / "models" / run / "history.csv"
+
+
+def checkpoint(results: Path, run: str) -> Path:
+    """Not an output of the workflow: Snakemake deletes the outputs of a job that failed."""
+    return results / "models" / run / "checkpoint.pt"
+
+
+def shard(results: Path, run: str, probe: str, number: int) -> Path:
+    return results / "records" / run / probe / f"{number:05d}.npz"
+
+
+def records(results: Path, evaluation: str) -> Path:
+    return results / "records" / f"{evaluation}.npz"

@@ -1,0 +1,104 @@
+"""The two kinds of run: one that trains a model, one that evaluates it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from harness.attacks import PGD, Attack
+from harness.contracts import Method
+from harness.errors import expected, unknown
+from harness.identity import fingerprint
+
+SELECTIONS = ("last", "validation", "paper-test")
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Random crop after zero padding, random mirror."""
+
+    pad: int
+    flip: bool
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What all learners of a run share: budget, batches, augmentation."""
+
+    epochs: int
+    batch_size: int
+    augment: Augment
+    examples: int | None = None  # train on the first so many images only
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which epoch is deployed: the last one, or the best in natural plus robust accuracy.
+
+    `validation` scores on a held-out slice of the training set. `paper-test` scores on the test set,
+    as the papers did: every number that comes from it is marked. `gate` is the natural accuracy
+    below which no epoch is taken (the released code's 0.88).
+    """
+
+    use: str = "last"
+    attack: PGD | None = None
+    gate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.use not in SELECTIONS:
+            raise unknown("selection", self.use, SELECTIONS, "a scale or a preset")
+        if self.use != "last" and self.attack is None:
+            raise expected("an attack to select by", "none", "give the data set a threat linf")
+
+
+@dataclass(frozen=True)
+class TrainRun:
+    """One model. `parents` are ids of trained runs that it starts from."""
+
+    dataset: str
+    network: str
+    method: Method
+    recipe: Recipe
+    selection: Selection = field(default_factory=Selection)
+    seed: int = 0
+    parents: tuple[str, ...] = ()
+
+    REVISION: ClassVar[int] = 1
+
+    @property
+    def id(self) -> str:
+        where = f"{self.dataset}-{self.network}-{self.method.slug}-s{self.seed}"
+        return f"{where}-{fingerprint(self)}"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One record: a data set's first test images under one attack (None: as they are).
+
+    Batch size and seed are part of it: they change what a random attack finds.
+    """
+
+    dataset: str
+    examples: int
+    attack: Attack | None
+    batch_size: int
+    seed: int = 0
+
+    REVISION: ClassVar[int] = 1
+
+    @property
+    def id(self) -> str:
+        attack = "natural" if self.attack is None else self.attack.slug
+        return f"{self.dataset.replace('/', '_')}-{attack}-{fingerprint(self)}"
+
+
+@dataclass(frozen=True)
+class EvalRun:
+    """Everything that any table or figure of a scale wants to know about one model."""
+
+    run: str
+    probes: tuple[Probe, ...]
+
+    @property
+    def id(self) -> str:
+        return f"{self.run}-{fingerprint(self)}"

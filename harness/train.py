@@ -1,0 +1,233 @@
+"""Train one run, resumably: `python -m harness.train --scale smoke --run ID`.
+
+The batch of a step is a pure function of (run, epoch, step): nothing of the data order needs to be
+saved, and a run continued from its checkpoint ends bitwise where an undisturbed one ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import pickle
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save as safetensors_bytes
+from torch import Tensor, nn
+
+from harness import paths
+from harness.attacks import perturb
+from harness.augment import augmented, unit
+from harness.contracts import Batch, Clock, Lab, Training
+from harness.data import load
+from harness.data.sets import SETS
+from harness.device import DEVICES, limit_threads, pick_device
+from harness.errors import UserError, run_command
+from harness.files import read_sealed, sha256, write_sealed, write_whole
+from harness.identity import canonical, seed_from
+from harness.models import new_model
+from harness.plan import Plan
+from harness.progress import Progress
+from harness.provenance import provenance
+from harness.runs import TrainRun
+from harness.store import load_model
+
+
+class Batches:
+    """The training set on the device; the batch of any step can be asked for directly."""
+
+    def __init__(self, run: TrainRun, device: torch.device) -> None:
+        # The papers selected on test data and so could train on everything.
+        split = "train+validation" if run.selection.use == "paper-test" else "train"
+        images = load(run.dataset, split).take(slice(run.recipe.examples))
+        self.run, self.device = run, device
+        self.x = torch.from_numpy(images.x).to(device)
+        self.y = torch.from_numpy(images.y).to(device)
+        self.steps_per_epoch = -(-len(images) // run.recipe.batch_size)
+
+    def order(self, epoch: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed_from(self.run.seed, "order", epoch))
+        return torch.randperm(len(self.y), generator=generator).to(self.device)
+
+    def at(self, order: Tensor, epoch: int, step: int) -> Batch:
+        size = self.run.recipe.batch_size
+        index = order[step * size : (step + 1) * size]
+        generator = seeded(self.device, self.run.seed, "augment", epoch, step)
+        x = augmented(self.x[index], self.run.recipe.augment, generator)
+        return Batch(x, self.y[index], index)
+
+
+def seeded(device: torch.device, *parts: int | str) -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed_from(*parts))
+
+
+def held_out(dataset: str, split: str, device: torch.device) -> Batch:
+    images = load(dataset, split)
+    x, y = torch.from_numpy(images.x).to(device), torch.from_numpy(images.y).to(device)
+    return Batch(unit(x), y, torch.arange(len(y), device=device))
+
+
+def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
+    entry = SETS[run.dataset]
+    seed = seed_from(run.seed, "weights")
+    return Lab(
+        new_model=lambda: new_model(run.network, entry.channels, entry.classes, seed).to(device),
+        parents=tuple(load_model(results, parent).to(device) for parent in run.parents),
+        num_classes=entry.classes,
+        generator=lambda role: seeded(device, run.seed, role),
+        device=device,
+        validation=held_out(run.dataset, "validation", device),
+    )
+
+
+class Selector:
+    """Keeps the best epoch, if the run deploys the best rather than the last."""
+
+    def __init__(self, run: TrainRun, lab: Lab) -> None:
+        self.selection, self.seed = run.selection, run.seed
+        self.judges = (
+            held_out(run.dataset, "test", lab.device)
+            if run.selection.use == "paper-test"
+            else lab.validation
+        )
+        self.best: dict[str, Any] = {"epoch": None, "score": -1.0, "model": None}
+
+    def judge(self, model: nn.Module, epoch: int) -> dict[str, float]:
+        if self.selection.attack is None:
+            return {}
+        generator = seeded(self.judges.x.device, self.seed, "select", epoch)
+        x, y = self.judges.x, self.judges.y
+        adversarial = perturb(self.selection.attack, model, x, y, generator=generator)
+        natural, robust = accuracy(model, x, y), accuracy(model, adversarial, y)
+        score = natural + robust
+        if score > self.best["score"] and natural >= (self.selection.gate or 0):
+            state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+            self.best = {"epoch": epoch, "score": score, "model": state}
+        return {"natural": natural, "robust": robust}
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    was_training = model.training
+    model.eval()
+    correct = (model(x).argmax(dim=1) == y).float().mean()
+    model.train(was_training)
+    return float(correct)
+
+
+def save_checkpoint(path: Path, run: TrainRun, training: Training, progress: dict) -> None:
+    buffer = io.BytesIO()
+    torch.save({"run": run.id, "training": training.state_dict(), **progress}, buffer)
+    write_sealed(path, buffer.getvalue())
+
+
+def read_checkpoint(path: Path, run: TrainRun, device: torch.device) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    payload = io.BytesIO(read_sealed(path, "checkpoint"))
+    try:
+        state = torch.load(payload, map_location=device, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(f"expected tensors in {path}, found {error}; delete the file.") from None
+    if state["run"] != run.id:
+        raise UserError(
+            f"expected a checkpoint of {run.id}, found one of {state['run']} in {path}; delete it."
+        )
+    return state
+
+
+def train(run: TrainRun, results: Path, device: torch.device) -> None:
+    began = time.monotonic()
+    torch.manual_seed(seed_from(run.seed, "global"))  # for layers that draw, such as dropout
+    batches, lab = Batches(run, device), make_lab(run, results, device)
+    training, selector = run.method.start(lab), Selector(run, lab)
+    history: list[dict[str, float]] = []
+    first_epoch, seconds = 0, 0.0
+    checkpoint = paths.checkpoint(results, run.id)
+    state = read_checkpoint(checkpoint, run, device)
+    if state is not None:
+        training.load_state_dict(state["training"])
+        selector.best, history = state["best"], state["history"]
+        first_epoch, seconds = state["epoch"], state["seconds"]
+        print(f"continuing {run.id} after epoch {first_epoch}", flush=True)
+
+    epochs, steps = run.recipe.epochs, batches.steps_per_epoch
+    progress = Progress(f"train {run.id}", epochs * steps, first_epoch * steps)
+    for epoch in range(first_epoch, epochs):
+        order = batches.order(epoch)
+        sums: dict[str, float] = defaultdict(float)
+        for step in range(steps):
+            clock = Clock(epoch, step, epochs, steps)
+            for name, value in training.step(batches.at(order, epoch, step), clock).items():
+                sums[name] += value / steps
+            note = "  ".join(
+                f"{name} {value * steps / (step + 1):.4g}" for name, value in sums.items()
+            )
+            progress.update(clock.steps_done + 1, f"epoch {epoch + 1}/{epochs}  {note}")
+        judged = selector.judge(training.deployed(), epoch)
+        history.append({"epoch": epoch + 1, **sums, **judged})
+        if epoch + 1 < epochs:
+            elapsed = seconds + time.monotonic() - began
+            position = {"epoch": epoch + 1, "best": selector.best, "history": history}
+            save_checkpoint(checkpoint, run, training, {**position, "seconds": elapsed})
+
+    deploy(run, results, training, selector, history, seconds + time.monotonic() - began)
+    checkpoint.unlink(missing_ok=True)
+
+
+def deploy(
+    run: TrainRun,
+    results: Path,
+    training: Training,
+    selector: Selector,
+    history: list[dict[str, float]],
+    seconds: float,
+) -> None:
+    """Write the model, its history and its description; the model comes last."""
+    last = training.deployed().state_dict()
+    chosen, epoch = selector.best["model"], selector.best["epoch"]
+    if chosen is None:  # selection is `last`, or no epoch passed the gate
+        chosen, epoch = last, run.recipe.epochs - 1
+    weights = safetensors_bytes({name: value.cpu().contiguous() for name, value in chosen.items()})
+    about = {
+        "id": run.id,
+        "run": canonical(run),
+        "deployed_epoch": epoch + 1,
+        "sha256": sha256(weights),
+        "seconds": round(seconds, 2),
+        "threads": torch.get_num_threads(),
+        "device": device_name(selector.judges.x.device),
+        "made": provenance(),
+    }
+    columns = list(dict.fromkeys(name for row in history for name in row))
+    lines = [",".join(columns)]
+    lines += [",".join(f"{row.get(name, '')}" for name in columns) for row in history]
+    write_whole(paths.history(results, run.id), "\n".join(lines) + "\n")
+    write_whole(paths.description(results, run.id), json.dumps(about, indent=1) + "\n")
+    write_whole(paths.model(results, run.id), weights)
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train one run of the grid.")
+    parser.add_argument("--scale", default="smoke")
+    parser.add_argument("--run", required=True, help="its id; `python -m harness.plan` lists them")
+    parser.add_argument("--grid", type=Path)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
+    options = parser.parse_args()
+    run = Plan.read(options.scale, options.grid).run(options.run)
+    limit_threads(options.threads)
+    train(run, options.results, pick_device(options.device))
+
+
+if __name__ == "__main__":
+    run_command(main)

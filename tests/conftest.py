@@ -1,0 +1,91 @@
+"""What most tests need: a small network, a batch of digits, a lab, a short run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.attacks import Threat
+from harness.augment import unit
+from harness.balls import Ball
+from harness.contracts import Batch, Clock, Lab
+from harness.data import load
+from harness.models import new_model
+from harness.plan import Plan
+from harness.runs import TrainRun
+from harness.train import make_lab
+
+ROOT = Path(__file__).resolve().parents[1]
+LINF = Threat(Ball("linf", Fraction(36, 255)), Fraction(10, 255), 3)
+L2 = Threat(Ball("l2", Fraction(128, 255)), Fraction(40, 255), 3)
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def plan() -> Plan:
+    return Plan.read("ci")
+
+
+@pytest.fixture(scope="session")
+def batch() -> Batch:
+    images = load("digits", "train").take(slice(48))
+    x, y = torch.from_numpy(images.x), torch.from_numpy(images.y)
+    return Batch(unit(x), y, torch.arange(len(y)))
+
+
+@pytest.fixture
+def model() -> torch.nn.Module:
+    return new_model("tiny", channels=1, num_classes=10, seed=0)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(epoch=0, step=0, epochs=4, steps_per_epoch=3)
+
+
+@pytest.fixture
+def lab(plan: Plan, tmp_path: Path) -> Lab:
+    return make_lab(run_of(plan, "nt"), tmp_path, torch.device("cpu"))
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def run_of(plan: Plan, slug: str, **changes) -> TrainRun:
+    return dataclasses.replace(plan.train_run(slug, "cifar10", "resnet18", seed=0), **changes)
+
+
+def clocks(epochs: int = 4, steps_per_epoch: int = 3) -> list[Clock]:
+    return [
+        Clock(e, s, epochs, steps_per_epoch) for e in range(epochs) for s in range(steps_per_epoch)
+    ]
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    """Every floating-point number of a network, in one row."""
+    values = [t.flatten() for t in model.state_dict().values() if t.is_floating_point()]
+    return torch.cat(values)
+
+
+def command(*words: str, cwd: Path, check: bool = False, **settings) -> subprocess.CompletedProcess:
+    """A command of the project's, as a user would give it, from another folder."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=check,
+        timeout=600,
+        **settings,
+    )

@@ -1,0 +1,115 @@
+import pytest
+import torch
+from conftest import L2, LINF, generator, weights
+
+from harness.attacks import PGD, counting, frozen, input_gradient, perturb
+from harness.errors import UserError
+from harness.losses import CLIMBS, cross_entropy, kl
+
+ATTACKS = [
+    PGD.of(threat, start, loss)
+    for threat in (LINF, L2)
+    for start in ("uniform", "normal", "zero")
+    for loss in ("ce", "kl")
+]
+
+
+class Linear(torch.nn.Module):
+    """Two classes whose logit difference is linear: the worst case has a closed form."""
+
+    def __init__(self, direction: torch.Tensor) -> None:
+        super().__init__()
+        self.direction = direction
+
+    def forward(self, x):
+        score = (x.flatten(1) * self.direction).sum(dim=1)
+        return torch.stack([score, -score], dim=1)
+
+
+@pytest.mark.parametrize(("threat", "dual"), [(LINF, 1), (L2, 2)])
+def test_pgd_reaches_eps_times_the_dual_norm_on_a_linear_model(threat, dual):
+    direction = torch.randn(16, generator=generator())
+    model, x = Linear(direction), torch.full((4, 1, 4, 4), 0.5)
+    y = torch.zeros(4, dtype=torch.long)
+    attack = PGD(threat.ball, threat.step, 40)
+    adversarial = perturb(attack, model, x, y, generator=generator())
+    fall = (model(x) - model(adversarial))[:, 0]
+    worst = threat.ball.radius * direction.norm(p=dual)
+    torch.testing.assert_close(fall, worst.expand(4), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda a: f"{a.slug}-{a.start}-{a.loss}")
+def test_an_attack_leaves_the_model_as_it_was(attack, model, batch):
+    model.train()
+    model.linear.weight.requires_grad_(False)
+    before = weights(model).clone()
+    adversarial = perturb(attack, model, batch.x, batch.y, generator=generator())
+    assert adversarial.shape == batch.x.shape
+    assert model.training
+    assert model.bn1.training
+    assert torch.equal(weights(model), before)
+    assert all(p.grad is None for p in model.parameters())
+    assert not model.linear.weight.requires_grad
+    assert model.conv1.weight.requires_grad
+    assert not adversarial.requires_grad
+
+
+def test_crafting_in_train_mode_gives_the_buffers_back(model, batch):
+    before = weights(model).clone()
+    perturb(PGD.of(LINF), model, batch.x, batch.y, generator=generator(), mode="train")
+    assert torch.equal(weights(model), before)
+    assert int(model.bn1.num_batches_tracked) == 0
+
+
+def test_an_attack_raises_the_loss_and_depends_on_the_seed_alone(model, batch):
+    model.eval()
+    attack = PGD.of(LINF)
+    one = perturb(attack, model, batch.x, batch.y, generator=generator(1))
+    same = perturb(attack, model, batch.x, batch.y, generator=generator(1))
+    other = perturb(attack, model, batch.x, batch.y, generator=generator(2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    with torch.no_grad():
+        rise = cross_entropy(model(one), batch.y) - cross_entropy(model(batch.x), batch.y)
+    assert rise.mean() > 0
+
+
+def test_an_attack_that_leaves_its_ball_is_caught(model, batch):
+    class Cheat(PGD):
+        def __call__(self, model, x, y, *, generator):
+            return (x + 0.5).clamp(0, 1)
+
+    with pytest.raises(AssertionError, match="left its budget"):
+        perturb(Cheat.of(LINF), model, batch.x, batch.y, generator=generator())
+
+
+def test_passes_are_counted(model, batch):
+    with counting(model) as passes:
+        perturb(PGD.of(LINF), model, batch.x, batch.y, generator=generator())
+    assert (passes.forward, passes.backward) == (LINF.steps, LINF.steps)
+    assert passes.backward_examples == LINF.steps * len(batch.y)
+
+
+def test_an_empty_batch_is_no_problem(model, batch):
+    nothing = perturb(PGD.of(LINF), model, batch.x[:0], batch.y[:0], generator=generator())
+    assert nothing.shape == batch.x[:0].shape
+
+
+def test_kl_is_the_textbook_sum_and_zero_between_equals():
+    one, other = torch.randn(5, 7, generator=generator()), torch.randn(5, 7, generator=generator(1))
+    p, q = one.softmax(1), other.softmax(1)
+    torch.testing.assert_close(kl(one, other), (p * (p / q).log()).sum(1))
+    torch.testing.assert_close(kl(one, one), torch.zeros(5))
+
+
+def test_the_kl_gradient_vanishes_at_the_image_itself(model, batch):
+    with frozen(model):
+        climb = CLIMBS["kl"](model, batch.x, batch.y)
+        assert input_gradient(model, batch.x, climb).abs().max() < 1e-6
+
+
+def test_unknown_parts_are_named():
+    with pytest.raises(UserError, match="start"):
+        PGD.of(LINF, start="unifrom")
+    with pytest.raises(UserError, match="attack loss"):
+        PGD.of(LINF, loss="xe")

@@ -1,0 +1,117 @@
+"""Bad input: one sentence with what was expected, what was found and the remedy."""
+
+import copy
+
+import pytest
+import yaml
+from conftest import ROOT, command
+
+from harness.build import fraction
+from harness.config import merged, read_grid, read_scale
+from harness.errors import UserError
+from harness.plan import Plan
+
+GRID, SCALE = read_grid(), read_scale("ci")
+
+
+def set_at(tree, path, value):
+    *parents, last = path.split("/")
+    for part in parents:
+        tree = tree[part]
+    tree[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (
+            "artefacts/cvpr23_table1a/methods",
+            ["att"],
+            "known method .* found 'att'; did you mean 'at",
+        ),
+        ("artefacts/cvpr23_table1a/networks", ["resnet81"], "did you mean 'resnet18'"),
+        ("artefacts/cvpr23_table1a/dataset", "cifar11", "did you mean 'cifar10'"),
+        ("artefacts/cvpr23_table1a/columns", ["PGD21"], "known column .* did you mean 'PGD20'"),
+        ("artefacts/cvpr23_table1a/kind", "tabel", "at artefacts.cvpr23_table1a.kind"),
+        ("methods/trades6/method", "tradse", "did you mean 'trades'"),
+        ("methods/trades6/betta", 6, "did you mean 'beta'"),
+        ("methods/trades6/beta", "six", "expected a number at methods.trades6.beta, found 'six'"),
+        ("methods/trades6/threat", "l3", "known threat"),
+        ("methods/trades6", {"method": "trades", "threat": "linf"}, "a value for beta"),
+        ("methods/generalist_t/gamma", [1, 1, 2, 0], r"gamma within \[0, 1\]"),
+        ("methods/generalist_t/gamma", [1, 0], "4 values of gamma"),
+        ("methods/generalist_t/c", 0, "c above 0"),
+        ("methods/generalist_t/learners", ["at", "generalist_t"], "one-objective method"),
+        ("methods/generalist_t/preset", "releasd", "did you mean 'released'"),
+        ("datasets/digits/threats/linf/eps", 8, "found eps = 8; write 8/255"),
+        ("datasets/digits/threats/linf/eps", "8/0", "a number or fraction"),
+        ("datasets/digits/threats/linf/norm", "l7", r"threats\.linf\.norm"),
+        ("networks/tiny/robust/lr", "fast", "expected a number"),
+    ],
+)
+def test_a_mistake_in_the_grid(path, value, message, tmp_path):
+    grid = copy.deepcopy(GRID)
+    set_at(grid, path, value)
+    file = tmp_path / "grid.yaml"
+    file.write_text(yaml.safe_dump(grid))
+    with pytest.raises(UserError, match=message):
+        Plan.read("ci", file)
+
+
+def test_learners_can_be_customised():
+    grid = copy.deepcopy(GRID)
+    grid["methods"]["generalist_t"]["learners"] = [
+        "at",
+        {"learner": "nt", "optim": {"algorithm": "adam", "lr": 0.0001}, "average": {"decay": 0.99}},
+        {"learner": "at_l2", "optim": {"lr": 0.5}},
+    ]
+    method = Plan(grid, SCALE, "ci").train_run("generalist_t", "cifar10", "resnet18", 0).method
+    natural, robust = method.learners[1], method.learners[2]
+    assert (natural.optim.algorithm, natural.optim.lr) == ("adam", 0.0001)
+    assert natural.average.decay == 0.99
+    assert natural.optim.weight_decay == GRID["networks"]["tiny"]["natural"]["weight_decay"]
+    assert robust.optim.lr == 0.5
+
+
+def test_python_tags_in_yaml_are_not_run(tmp_path):
+    file = tmp_path / "grid.yaml"
+    file.write_text("!!python/object/apply:os.system ['touch pwned']")
+    with pytest.raises(UserError, match="expected plain YAML"):
+        read_grid(file)
+
+
+def test_missing_and_unknown_files(tmp_path):
+    with pytest.raises(UserError, match="found none"):
+        read_grid(tmp_path / "nothing.yaml")
+    with pytest.raises(UserError, match="did you mean 'smoke'"):
+        read_scale("smok")
+
+
+def test_an_unknown_artefact_and_scale_on_the_command_line(tmp_path):
+    for words, hint in (
+        (["--artefact", "cvpr23_table1"], "did you mean 'cvpr23_table1a'"),
+        (["--artefact", "cvpr23_table1a", "--scale", "litte"], "did you mean 'lite'"),
+    ):
+        found = command("harness.tables", *words, cwd=tmp_path)
+        assert found.returncode == 2
+        assert hint in found.stderr
+        assert found.stderr.count("\n") == 1
+
+
+def test_merging():
+    assert merged({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}, "d": 4}) == {
+        "a": {"b": 3, "c": 2},
+        "d": 4,
+    }
+    assert str(fraction("8/255", "eps")) == "8/255"
+
+
+def test_every_scale_plans():
+    for file in (ROOT / "config" / "scales").glob("*.yaml"):
+        plan = Plan.read(file.stem)
+        assert set(plan.artefacts) == set(GRID["artefacts"])
+        assert all(run.id in plan.evaluations for run in plan.runs.values())
+
+
+def test_every_method_has_a_label():
+    assert set(GRID["labels"]) == set(GRID["methods"])

@@ -1,0 +1,163 @@
+import gzip
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from conftest import generator
+from scipy.io import savemat
+
+from harness.augment import augmented
+from harness.data import load
+from harness.data.sets import SETS
+from harness.errors import UserError
+from harness.runs import Augment
+
+RNG = np.random.default_rng(0)
+
+
+def idx(array: np.ndarray) -> bytes:
+    head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+    return head + array.tobytes()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("GENERALIST_DATA", str(tmp_path))
+    return tmp_path
+
+
+def write_mnist(folder, compress=lambda data: data):
+    x = RNG.integers(256, size=(40, 28, 28), dtype=np.uint8)
+    y = (np.arange(40) % 10).astype(np.uint8)
+    for split in ("train", "test"):
+        for file, array in zip(SETS["mnist"].files[split], (x, y), strict=True):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(compress(idx(array)))
+    return x, y
+
+
+@pytest.mark.parametrize("compress", [lambda data: data, gzip.compress])
+def test_mnist(folder, compress):
+    x, y = write_mnist(folder, compress)
+    images = load("mnist", "test")
+    assert np.array_equal(images.x[:, 0], x)
+    assert np.array_equal(images.y, y)
+
+
+@pytest.mark.parametrize(("name", "key"), [("cifar10", "labels"), ("cifar100", "fine_labels")])
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_cifar(folder, name, key, protocol):
+    rows = RNG.integers(256, size=(20, 3072), dtype=np.uint8)
+    for split in ("train", "test"):
+        for file in SETS[name].files[split]:
+            (folder / file).parent.mkdir(exist_ok=True)
+            content = {"data": rows, key: [i % 10 for i in range(20)]}
+            (folder / file).write_bytes(pickle.dumps(content, protocol=protocol))
+    images = load(name, "train+validation")
+    assert len(images) == 20 * len(SETS[name].files["train"])
+    assert np.array_equal(images.x[:20].reshape(20, -1), rows)
+
+
+def test_svhn_calls_a_zero_zero(folder):
+    x = RNG.integers(256, size=(32, 32, 3, 20), dtype=np.uint8)
+    for file in ("train_32x32.mat", "test_32x32.mat"):
+        savemat(folder / file, {"X": x, "y": np.arange(20)[:, None] % 10 + 1})
+    images = load("svhn", "test")
+    assert np.array_equal(images.x[3], x[..., 3].transpose(2, 0, 1))
+    assert images.y[9] == 0
+
+
+class Payload:
+    def __reduce__(self):
+        return print, ("code in a data file was run",)
+
+
+def test_a_hostile_pickle_is_refused(folder, capsys):
+    for file in SETS["cifar100"].files["test"]:
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_bytes(pickle.dumps(Payload()))
+    with pytest.raises(UserError, match="expected only arrays"):
+        load("cifar100", "test")
+    assert "was run" not in capsys.readouterr().out
+
+
+def test_a_truncated_file_is_refused(folder):
+    write_mnist(folder, lambda data: data[:-5])
+    with pytest.raises(UserError, match="fetch it again"):
+        load("mnist", "test")
+
+
+def test_a_label_out_of_range_is_refused(folder):
+    write_mnist(folder)
+    bad = np.full(40, 11, np.uint8)
+    (folder / SETS["mnist"].files["test"][1]).write_bytes(idx(bad))
+    with pytest.raises(UserError, match=r"labels in 0\.\.9"):
+        load("mnist", "test")
+
+
+def test_missing_data_says_where_to_put_it(folder, monkeypatch):
+    def offline(*_):
+        raise OSError("no network")
+
+    monkeypatch.setattr("harness.vision.torchvision_datasets", offline)
+    with pytest.raises(UserError, match="put the files there or set GENERALIST_DATA"):
+        load("cifar10", "test")
+
+
+def test_torchvision_imports_beside_a_cpu_torch():
+    from harness.vision import torchvision_datasets
+
+    assert hasattr(torchvision_datasets(), "CIFAR10")
+
+
+@pytest.mark.parametrize("name", ["digits", "digits100"])
+def test_stand_ins(name):
+    sizes = {split: len(load(name, split)) for split in ("train", "validation", "train+validation")}
+    assert sizes["train"] + sizes["validation"] == sizes["train+validation"]
+    test = load(name, "test")
+    assert test.x.dtype == np.uint8
+    assert test.x.max() == 255
+    assert set(np.unique(test.y)) == set(range(SETS[name].classes))
+
+
+def test_validation_is_fixed_and_disjoint_from_train():
+    rows = {
+        split: {image.tobytes() for image in load("digits", split).x}
+        for split in ("train", "validation")
+    }
+    assert not rows["train"] & rows["validation"]
+    assert np.array_equal(load("digits", "validation").x, load("digits", "validation").x)
+
+
+def test_unknown_names():
+    with pytest.raises(UserError, match="did you mean 'cifar10'"):
+        load("cifar11", "test")
+    with pytest.raises(UserError, match="did you mean 'test'"):
+        load("digits", "tset")
+
+
+def test_augmentation_crops_and_mirrors():
+    pixels = torch.arange(256, dtype=torch.uint8).reshape(4, 1, 8, 8)
+    plain = augmented(pixels, Augment(0, False), generator())
+    assert torch.equal((plain * 255).round().to(torch.uint8), pixels)
+    mirrored = augmented(pixels.repeat(16, 1, 1, 1), Augment(0, True), generator())
+    originals = (
+        pixels.repeat(16, 1, 1, 1).float() / 255,
+        pixels.repeat(16, 1, 1, 1).flip(-1).float() / 255,
+    )
+    kept = (mirrored == originals[0]).flatten(1).all(1)
+    flipped = (mirrored == originals[1]).flatten(1).all(1)
+    assert (kept | flipped).all()
+    assert kept.any()
+    assert flipped.any()
+
+
+def test_a_crop_is_a_window_of_the_padded_image():
+    pixels = torch.randint(1, 256, (30, 2, 6, 6), generator=generator(), dtype=torch.uint8)
+    cropped = (augmented(pixels, Augment(2, False), generator(1)) * 255).round().to(torch.uint8)
+    padded = torch.nn.functional.pad(pixels, [2] * 4)
+    windows = padded.unfold(2, 6, 1).unfold(3, 6, 1)  # (n, c, 5, 5, 6, 6)
+    found = (windows == cropped[:, :, None, None]).all(dim=(1, 4, 5)).flatten(1)
+    assert (found.sum(dim=1) >= 1).all()
+    assert len(found.float().argmax(dim=1).unique()) > 10

@@ -1,0 +1,176 @@
+import dataclasses
+from fractions import Fraction
+
+import pytest
+import torch
+from conftest import L2, LINF, clocks, weights
+
+from baselines.at import AT
+from baselines.nt import NT
+from generalist.gamma import gamma_at, weights_at
+from generalist.generalist import Generalist
+from harness.contracts import Clock
+from harness.errors import UserError
+from harness.learner import Average, Optim, Single
+
+ROBUST = Single(AT(LINF), Optim(lr=0.05, weight_decay=5e-4))
+ROBUST_2 = Single(AT(L2), Optim(lr=0.05, weight_decay=5e-4))
+NATURAL = Single(NT(), Optim(lr=0.1, weight_decay=5e-4))
+NEVER = Fraction(2)
+
+
+def trained(method, lab, batch, role=None):
+    training = method.start(lab) if role is None else method.start(lab, role)
+    for clock in clocks():
+        training.step(batch, clock)
+    return training
+
+
+@pytest.mark.parametrize(("gamma", "number"), [((1.0,) * 4, 0), ((0.0,) * 4, 1)])
+def test_all_weight_on_one_learner_is_that_learners_average(gamma, number, lab, batch):
+    pair, decay = (ROBUST, NATURAL), Average(0.9)
+    generalist = Generalist(pair, gamma=gamma, c=NEVER, average=decay)
+    alone = dataclasses.replace(pair[number], average=decay)
+    expected = trained(alone, lab, batch, f"learner{number}").deployed()
+    assert torch.equal(weights(trained(generalist, lab, batch).deployed()), weights(expected))
+
+
+def test_a_third_learner_without_weight_changes_nothing(lab, batch):
+    two = Generalist((ROBUST, NATURAL), gamma=(0.5,) * 4, t_prime=Fraction(0), c=Fraction(1, 4))
+    three = dataclasses.replace(two, learners=(ROBUST, NATURAL, ROBUST_2), shares=(1.0, 0.0))
+    one, other = (trained(method, lab, batch).deployed() for method in (two, three))
+    assert torch.equal(weights(one), weights(other))
+
+
+def test_equal_learners_are_single_training_with_an_average(lab, batch):
+    both = Generalist((NATURAL, NATURAL), gamma=(0.5,) * 4, c=NEVER, average=Average(0.9))
+    alone = dataclasses.replace(NATURAL, average=Average(0.9))
+    one, other = trained(both, lab, batch), trained(alone, lab, batch)
+    torch.testing.assert_close(weights(one.deployed()), weights(other.deployed()))
+
+
+def test_no_redistribution_leaves_the_learners_alone(lab, batch):
+    generalist = trained(Generalist((ROBUST, NATURAL), c=NEVER), lab, batch)
+    for number, single in enumerate((ROBUST, NATURAL)):
+        alone = trained(single, lab, batch, f"learner{number}")
+        assert torch.equal(weights(generalist.learners[number].model), weights(alone.model))
+
+
+def test_redistribution_overwrites_learners_and_their_averages(lab, batch):
+    averaged = dataclasses.replace(ROBUST, average=Average(0.9))
+    generalist = Generalist((averaged, NATURAL), t_prime=Fraction(0), c=Fraction(1, 4))
+    training = generalist.start(lab)
+    for clock in clocks()[:3]:
+        training.step(batch, clock)
+    for learner in training.learners:
+        assert torch.equal(weights(learner.model), weights(training.theta_g))
+        assert torch.equal(weights(learner.deployed()), weights(training.theta_g))
+        assert learner.optimizer.state  # momentum survives
+
+
+def test_without_ema_the_global_learner_is_the_mixture(lab, batch):
+    method = Generalist((ROBUST, NATURAL), gamma=(0.25,) * 4, c=NEVER, average=Average(0.0))
+    training = trained(method, lab, batch)
+    one, other = (weights(learner.model) for learner in training.learners)
+    torch.testing.assert_close(weights(training.theta_g), 0.25 * one + 0.75 * other)
+
+
+def redistributions(generalist: Generalist, epochs: int, steps: int) -> list[int]:
+    done = []
+    for clock in clocks(epochs, steps):
+        if generalist.redistributes_after(clock):
+            done.append(clock.steps_done + 1)
+    return done
+
+
+def test_the_text_redistributes_at_the_end_of_every_fifth_epoch_from_75():
+    found = redistributions(Generalist((ROBUST, NATURAL)), epochs=120, steps=4)
+    assert found == [4 * epoch for epoch in range(75, 121, 5)]
+
+
+def test_the_released_code_does_so_after_every_minibatch_of_those_epochs():
+    released = Generalist((ROBUST, NATURAL), redistribution="every_minibatch")
+    found = redistributions(released, epochs=120, steps=4)
+    assert found == [4 * (epoch - 1) + step for epoch in range(75, 121, 5) for step in (1, 2, 3, 4)]
+
+
+def test_a_smaller_budget_keeps_the_proportions():
+    found = redistributions(Generalist((ROBUST, NATURAL)), epochs=16, steps=19)
+    assert len(found) == 10
+    assert found[0] == 190
+    assert found[-1] == 304
+
+
+def test_gamma_is_piecewise_linear_over_thirds():
+    assert [gamma_at((1, 1, 1, 0), t / 6) for t in range(7)] == pytest.approx(
+        [1, 1, 1, 1, 1, 0.5, 0]
+    )
+    assert weights_at((0.6,) * 4, (0.5, 0.5), 0.3) == pytest.approx((0.6, 0.2, 0.2))
+
+
+def test_weights_sum_to_one_for_any_number_of_learners():
+    generalist = Generalist((ROBUST, NATURAL, ROBUST_2, NATURAL), shares=(0.2, 0.3, 0.5))
+    for clock in clocks(9, 3):
+        assert sum(generalist.weights_at(clock)) == pytest.approx(1)
+
+
+def test_a_shared_learning_rate_is_the_first_learners(lab, batch, clock):
+    training = Generalist((ROBUST, NATURAL), shared_lr=True).start(lab)
+    training.step(batch, clock)
+    assert [learner.optimizer.param_groups[0]["lr"] for learner in training.learners] == [
+        0.05,
+        0.05,
+    ]
+
+
+def test_presets(plan):
+    text = plan.train_run("generalist_d_nt_linf", "cifar10", "resnet18", 0)
+    released = plan.train_run("generalist_d_nt_linf_released", "cifar10", "resnet18", 0)
+    assert text.method.gamma == (1, 1, 1, 0)
+    assert text.method.redistribution == "once"
+    assert not text.method.shared_lr
+    assert [learner.average for learner in text.method.learners] == [None, None]
+    assert text.selection.use == "last"
+    assert released.method.gamma == (1, 1, 1, 0.4)
+    assert released.method.redistribution == "every_minibatch"
+    assert released.method.shared_lr
+    assert released.method.average.warmup
+    assert all(learner.average.warmup for learner in released.method.learners)
+    assert released.method.learners[0].objective.threat.ball.eps == Fraction("0.14")
+    assert released.method.learners[0].optim.schedule.knots[2] == (Fraction(80, 120), 0.1)
+    assert (released.selection.use, released.selection.gate) == ("paper-test", 0.88)
+
+
+@pytest.mark.parametrize(
+    ("learners", "slug"),
+    [
+        ((ROBUST, NATURAL), "generalist_d_nt_linf"),
+        ((ROBUST, ROBUST_2), "generalist_d_linf_l2"),
+        ((ROBUST_2, NATURAL), "generalist_d_nt_l2"),
+        ((ROBUST, NATURAL, ROBUST_2), "generalist_t"),
+    ],
+)
+def test_names_are_the_papers(learners, slug):
+    shares = {2: (1.0,), 3: (0.5, 0.5)}[len(learners)]
+    assert Generalist(learners, shares=shares).slug == slug
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"gamma": (1.0, 1.2, 1.0, 0.0)}, r"gamma within \[0, 1\]"),
+        ({"gamma": (1.0, 0.0)}, "4 values of gamma"),
+        ({"c": Fraction(0)}, "c above 0"),
+        ({"shares": (0.5, 0.5)}, "1 shares"),
+        ({"t_prime": Fraction(75)}, "share of the epochs"),
+        ({"redistribution": "onse"}, "did you mean 'once'"),
+        ({"learners": (ROBUST,)}, "two learners"),
+    ],
+)
+def test_bad_settings_are_named(fields, message):
+    with pytest.raises(UserError, match=message):
+        Generalist(**{"learners": (ROBUST, NATURAL), **fields})
+
+
+def test_clock_progress_is_below_one():
+    assert Clock(119, 9, 120, 10).progress < 1

@@ -1,0 +1,94 @@
+from fractions import Fraction
+
+import pytest
+import torch
+from conftest import clocks, weights
+
+from baselines.nt import NT
+from harness.contracts import Batch, Clock
+from harness.errors import UserError
+from harness.learner import Average, Optim, Schedule, Single
+from harness.weights import copy_into, mix_into
+
+OPTIM = Optim(lr=0.05, weight_decay=5e-4)
+
+
+def test_the_papers_schedule():
+    schedule = Schedule()
+    at = {epoch: schedule.factor(epoch / 120) for epoch in (0, 39, 40, 50, 60, 90)}
+    assert at[0] == at[39] == at[40] == 1
+    assert at[50] == pytest.approx(0.55)
+    assert at[60] == pytest.approx(0.1)
+    assert at[90] == pytest.approx(0.055)
+
+
+def test_step_and_cosine_schedules():
+    step = Schedule("step", ((Fraction(0), 1.0), (Fraction(75, 76), 0.1)))
+    assert (step.factor(0.98), step.factor(75 / 76)) == (1, 0.1)
+    assert Schedule("cosine").factor(0.5) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Schedule("linaer"), "did you mean 'linear'"),
+        (lambda: Schedule(knots=((Fraction(0), 1.0), (Fraction(40), 0.1))), "shares of the epochs"),
+        (lambda: Optim(lr=0, weight_decay=0), "above 0"),
+        (lambda: Optim(lr=1, weight_decay=0, algorithm="sdg"), "did you mean 'sgd'"),
+        (lambda: Average(decay=1.0), r"decay in \[0, 1\)"),
+    ],
+)
+def test_bad_settings_are_named(build, message):
+    with pytest.raises(UserError, match=message):
+        build()
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "adam"])
+def test_a_learner_learns(algorithm, lab, batch):
+    optim = Optim(lr=0.05 if algorithm == "sgd" else 1e-3, weight_decay=0, algorithm=algorithm)
+    learner = Single(NT(), optim).start(lab)
+    losses = [learner.step(batch, clock)["loss"] for clock in clocks()]
+    assert losses[-1] < losses[0]
+    assert type(learner.optimizer).__name__.lower() == algorithm
+
+
+def test_the_learning_rate_follows_the_schedule(lab, batch):
+    learner = Single(NT(), OPTIM).start(lab)
+    clock = Clock(3, 2, 4, 3)
+    learner.step(batch, clock)
+    used = learner.optimizer.param_groups[0]["lr"]
+    assert used == pytest.approx(0.05 * Schedule().factor(11 / 12))
+
+
+def test_the_weight_average_is_the_recursion(lab, batch):
+    learner = Single(NT(), OPTIM, Average(0.7)).start(lab)
+    expected = weights(learner.model).clone()
+    for clock in clocks():
+        learner.step(batch, clock)
+        expected = 0.7 * expected + 0.3 * weights(learner.model)
+    torch.testing.assert_close(weights(learner.deployed()), expected)
+    assert int(learner.deployed().bn1.num_batches_tracked) == 0
+
+
+def test_the_decay_warms_up():
+    average = Average(0.999, warmup=True)
+    assert average.decay_at(0) == 0.1
+    assert average.decay_at(10**6) == 0.999
+
+
+def test_mixing_skips_a_weight_of_zero_even_if_that_learner_is_broken(lab):
+    target, one, broken = lab.new_model(), lab.new_model(), lab.new_model()
+    with torch.no_grad():
+        broken.linear.weight.fill_(float("nan"))
+        one.linear.weight.mul_(2)
+    mix_into(target, [one, broken], [1.0, 0.0], decay=0.0)
+    assert torch.equal(weights(target), weights(one))
+    copy_into(broken, one)
+    assert torch.equal(weights(broken), weights(one))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(lab, batch, clock):
+    learner = Single(NT(), OPTIM).start(lab)
+    poisoned = Batch(batch.x * float("nan"), batch.y, batch.index)
+    with pytest.raises(UserError, match="found nan for nt at epoch 1, step 1"):
+        learner.step(poisoned, clock)

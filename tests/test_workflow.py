@@ -1,0 +1,142 @@
+"""The whole chain through Snakemake, at the test scale, from another folder."""
+
+import json
+import os
+import shutil
+import time
+
+import pytest
+import yaml
+from conftest import ROOT, command
+
+from harness.config import read_grid
+
+ARTEFACT = "cvpr23_table1a"
+METHODS = ["nt", "at", "trades6", "generalist_d_nt_linf"]
+
+
+def snakemake(*words, cwd, grid):
+    common = [
+        "--snakefile",
+        str(ROOT / "Snakefile"),
+        "--workflow-profile",
+        str(ROOT / "profiles" / "default"),
+    ]
+    settings = ["--config", "scale=ci", f"grid={grid}", "device=cpu"]
+    return command("snakemake", *common, "--cores", "2", *words, *settings, cwd=cwd)
+
+
+def said(done) -> str:
+    return done.stdout + done.stderr
+
+
+def planned(dry) -> dict[str, int]:
+    """Job counts of a dry run."""
+    counts = {}
+    for line in said(dry).splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0][-1] != ":" and words[1].isdigit():
+            counts[words[0]] = int(words[1])
+    return counts
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory):
+    content = read_grid()
+    content["artefacts"] = {ARTEFACT: {**content["artefacts"][ARTEFACT], "methods": METHODS}}
+    path = tmp_path_factory.mktemp("config") / "grid.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, grid):
+    folder = tmp_path_factory.mktemp("built")
+    done = snakemake(cwd=folder, grid=grid)
+    assert done.returncode == 0, said(done)
+    return folder
+
+
+def test_everything_is_built(built):
+    report = built / "reports" / "ci"
+    assert {path.suffix for path in (report / "tables").glob(f"{ARTEFACT}.*")} == {
+        ".csv",
+        ".md",
+        ".tex",
+    }
+    page = (report / "index.html").read_text()
+    assert "stand-in data" in page
+    assert "Generalist-D (NT + l_inf)" in page
+    assert len(list((built / "results" / "logs" / "train").glob("*.log"))) == len(METHODS)
+    assert len(list((built / "results" / "benchmarks" / "evaluate").glob("*.tsv"))) == len(METHODS)
+    log = next((built / "results" / "logs" / "train").glob("*-nt-*.log")).read_text()
+    assert "100 %" in log
+    assert "left" in log
+
+
+def test_threads_limit_torch(built):
+    for path in (built / "results" / "models").glob("*/run.json"):
+        assert json.loads(path.read_text())["threads"] == 1
+
+
+def test_nothing_is_left_to_do(built, grid):
+    assert "Nothing to be done" in said(snakemake("-n", cwd=built, grid=grid))
+
+
+def test_one_artefact_by_name(built, grid):
+    (built / "reports" / "ci" / "tables" / f"{ARTEFACT}.csv").unlink()
+    dry = snakemake("-n", ARTEFACT, cwd=built, grid=grid)
+    assert planned(dry) == {"table": 1, ARTEFACT: 1, "total": 2}
+    assert snakemake(ARTEFACT, cwd=built, grid=grid).returncode == 0
+
+
+def test_a_comment_retrains_nothing_and_a_hyper_parameter_its_runs_only(built, grid, tmp_path):
+    edited = tmp_path / "grid.yaml"
+    edited.write_text("# a comment\n" + grid.read_text())
+    dry = snakemake("-n", cwd=built, grid=edited)
+    assert "Nothing to be done" in said(dry)
+    content = yaml.safe_load(grid.read_text())
+    content["methods"]["trades6"]["beta"] = 5
+    edited.write_text(yaml.safe_dump(content))
+    dry = snakemake("-n", cwd=built, grid=edited)
+    counts = planned(dry)
+    assert counts["train"] == counts["evaluate"] == 1
+
+
+def test_edited_code_retrains_nothing(built, grid):
+    """Not even a newer module: what a run means is in its id."""
+    module = ROOT / "harness" / "train.py"
+    stamp = module.stat()
+    try:
+        os.utime(module, (time.time() + 60, time.time() + 60))
+        dry = snakemake("-n", cwd=built, grid=grid)
+        assert "Nothing to be done" in said(dry)
+    finally:
+        os.utime(module, (stamp.st_atime, stamp.st_mtime))
+
+
+def test_a_failed_job_shows_its_sentence_and_harms_nothing(built, grid, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(built, folder)
+    for path in (folder / "results" / "records").glob("*.npz"):
+        path.write_bytes(path.read_bytes()[:50])
+    (folder / "reports" / "ci" / "tables" / f"{ARTEFACT}.csv").unlink()
+    models = {p: p.read_bytes() for p in (folder / "results" / "models").rglob("*.safetensors")}
+    failed = snakemake(ARTEFACT, cwd=folder, grid=grid)
+    assert failed.returncode != 0
+    assert "delete it to compute it again" in said(failed)
+    assert all(path.read_bytes() == before for path, before in models.items())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-n", "cvpr23_tabel1a"], "did you mean 'cvpr23_table1a'"),
+        (["-n", "reports/ci/tables/cvpr23_table1b.csv"], "did you mean 'cvpr23_table1a'"),
+        (["-n", "reports/medium/tables/cvpr23_table1a.csv"], "expected a known scale"),
+    ],
+)
+def test_mistyped_targets(words, message, built, grid):
+    found = snakemake(*words, cwd=built, grid=grid)
+    assert found.returncode != 0
+    assert message in said(found)

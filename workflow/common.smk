@@ -1,0 +1,64 @@
+# What the rules share: the plans, and functions from wildcards to files.
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+sys.path.insert(0, str(Path(workflow.basedir)))
+from harness import paths
+from harness.config import CONFIG, scales
+from harness.errors import UserError
+from harness.plan import Plan
+
+SCALE = str(config.get("scale", "smoke"))
+GRID = str(config.get("grid", CONFIG / "grid.yaml"))
+DEVICE = str(config.get("device", "auto"))
+RESULTS = Path("results")
+PYTHON = sys.executable
+
+
+@lru_cache
+def plan(scale):
+    """A scale's plan; a mistake in the config stops the workflow with one sentence."""
+    try:
+        return Plan.read(scale, Path(GRID))
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+
+
+@lru_cache(maxsize=None)
+def scale_of(run):
+    """A run's id does not tell its scale; any scale that plans it describes it fully."""
+    for scale in dict.fromkeys([SCALE, *scales()]):
+        if run in plan(scale).runs:
+            return scale
+    raise WorkflowError(
+        f"expected a run that a scale plans, found {run!r}; "
+        f"`python -m harness.plan --scale {SCALE}` lists them."
+    )
+
+
+def artefact(scale, name):
+    try:
+        return plan(scale).artefact(name)
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def record_files(scale, name):
+    wanted = artefact(scale, name)
+    return [
+        str(paths.records(RESULTS, plan(scale).evaluations[run].id))
+        for run in wanted.runs
+    ]
+
+
+plan(SCALE)  # so that a bad config is reported before anything else
+
+
+wildcard_constraints:
+    run=r"[\w.]+-[\w.]+-[\w.]+-s\d+-[0-9a-f]{10}",
+    hash=r"[0-9a-f]{10}",
+    artefact=r"\w+",
+    scale=r"\w+",

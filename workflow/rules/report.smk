@@ -1,0 +1,57 @@
+# From records to what readers look at.
+rule table:
+    input:
+        lambda wildcards: record_files(wildcards.scale, wildcards.artefact),
+    output:
+        multiext("reports/{scale}/tables/{artefact}", ".csv", ".md", ".tex"),
+    log:
+        "results/logs/table/{scale}-{artefact}.log",
+    benchmark:
+        "results/benchmarks/table/{scale}-{artefact}.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        python=PYTHON,
+        grid=GRID,
+    shell:
+        "{params.python} -m harness.tables --grid {params.grid:q} --scale {wildcards.scale} "
+        "--artefact {wildcards.artefact} > {log} 2>&1"
+
+
+rule page:
+    input:
+        lambda wildcards: [
+            f"reports/{wildcards.scale}/tables/{name}.csv"
+            for name in plan(wildcards.scale).artefacts
+        ],
+    output:
+        "reports/{scale}/index.html",
+    log:
+        "results/logs/page/{scale}.log",
+    benchmark:
+        "results/benchmarks/page/{scale}.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        python=PYTHON,
+        grid=GRID,
+    shell:
+        "{params.python} -m harness.page --grid {params.grid:q} --scale {wildcards.scale} > {log} 2>&1"
+
+
+# One named target per artefact: `snakemake --cores 2 plusplus_table1`.
+for name in plan(SCALE).artefacts:
+
+    rule:
+        name:
+            name
+        input:
+            f"reports/{SCALE}/tables/{name}.csv",
+
+
+# A mistyped artefact: Snakemake would only say that no rule makes it; this names the nearest one.
+rule unknown_artefact:
+    input:
+        lambda wildcards: artefact(SCALE, wildcards.name),
+    output:
+        r"{name,(cvpr23|zipper|plusplus)_[^/]+}",

@@ -1,0 +1,27 @@
+# One job per model. Its id is in the path: editing a hyper-parameter makes another path, editing a
+# comment makes none. The checkpoint is not an output: Snakemake deletes the outputs of failed jobs.
+rule train:
+    input:
+        lambda wildcards: [
+            str(paths.model(RESULTS, parent))
+            for parent in plan(scale_of(wildcards.run)).runs[wildcards.run].parents
+        ],
+    output:
+        model=str(paths.model(RESULTS, "{run}")),
+        description=str(paths.description(RESULTS, "{run}")),
+        history=str(paths.history(RESULTS, "{run}")),
+    log:
+        "results/logs/train/{run}.log",
+    benchmark:
+        "results/benchmarks/train/{run}.tsv"
+    conda:
+        "../../environment.yml"
+    threads: plan(SCALE).scale["threads"]
+    params:
+        python=PYTHON,
+        grid=GRID,
+        device=DEVICE,
+        scale=lambda wildcards: scale_of(wildcards.run),
+    shell:
+        "{params.python} -m harness.train --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
+        "--threads {threads} --device {params.device} > {log} 2>&1"
