@@ -21,6 +21,7 @@ from harness.losses import CLIMBS
 STARTS = ("uniform", "normal", "zero")
 _NORMAL_START_SIGMA = 0.001  # TRADES: at x' = x the gradient of KL is zero
 _TOLERANCE = 1e-5
+_TINY = 1e-12
 ORDERS = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}
 
 
@@ -61,15 +62,35 @@ class Attack(Protocol):
     ) -> torch.Tensor: ...
 
 
+class Staged(Protocol):
+    """What an evaluation runs: attacks in turn, each on those who survived the ones before."""
+
+    @property
+    def slug(self) -> str: ...
+
+    @property
+    def stages(self) -> tuple[Attack, ...]: ...
+
+
+def fgsm(ball: Ball) -> PGD:
+    """Goodfellow, Shlens, Szegedy 2015: one step of the whole radius."""
+    return PGD(ball, ball.eps, steps=1, start="zero")
+
+
 @dataclass(frozen=True)
 class PGD:
-    """Projected gradient ascent (Madry et al. 2018); the last iterate is the answer."""
+    """Projected gradient ascent (Madry et al. 2018); the last iterate is the answer.
+
+    FGSM, MIM and CW are compositions of the same parts: one full step from the image itself; momentum
+    on the gradient over its mean absolute value (Dong et al. 2018); the margin as the loss.
+    """
 
     ball: Ball
     step: Fraction
     steps: int
     start: str = "uniform"
     loss: str = "ce"
+    momentum: float | None = None
 
     REVISION: ClassVar[int] = 1
 
@@ -89,7 +110,14 @@ class PGD:
 
     @property
     def slug(self) -> str:
-        return f"pgd{self.steps}_{self.ball.norm}"
+        if self.steps == 1 and self.start == "zero":
+            return f"fgsm_{self.ball.norm}"
+        name = "mim" if self.momentum is not None else "cw" if self.loss == "margin" else "pgd"
+        return f"{name}{self.steps}_{self.ball.norm}"
+
+    @property
+    def stages(self) -> tuple[Attack, ...]:
+        return (self,)
 
     def __call__(
         self,
@@ -102,8 +130,13 @@ class PGD:
         norm, radius, step = self.ball.norm, self.ball.radius, float(self.step)
         climb = CLIMBS[self.loss](model, x, y)
         adversarial = start_point(self.start, self.ball, x, generator)
+        velocity = torch.zeros_like(x)
         for _ in range(self.steps):
             gradient = input_gradient(model, adversarial, climb)
+            if self.momentum is not None:
+                size = gradient.abs().flatten(1).mean(dim=1).view(-1, *[1] * (x.dim() - 1))
+                velocity = self.momentum * velocity + gradient / size.clamp_min(_TINY)
+                gradient = velocity
             adversarial = into(norm, x, adversarial + step * steepest(norm, gradient), radius)
         return adversarial
 

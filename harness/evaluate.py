@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from harness import paths
 from harness.attacks import counting, perturb
 from harness.augment import unit
+from harness.autoattack import listening
+from harness.checks import EXAMPLES, Check, inspect
 from harness.data import Images, load
 from harness.device import DEVICES, limit_threads, pick_device
 from harness.errors import expected, run_command
@@ -32,26 +34,36 @@ from harness.store import load_model
 def evaluate_batch(
     model: nn.Module, probe: Probe, x: Tensor, y: Tensor, generator: torch.Generator
 ) -> Record:
-    """Who survives. An example that is wrong as it stands is lost already and is not attacked."""
-    with counting(model) as passes, torch.no_grad():
+    """Who survives. An example that is wrong as it stands is lost already and is not attacked.
+
+    An attack of several stages tries each on those who survived the ones before.
+    """
+    with counting(model) as passes, listening() as warnings, torch.no_grad():
         predicted = model(x).argmax(dim=1)
-        right = (predicted == y).nonzero().squeeze(1)
-        if probe.attack is not None and len(right):
-            attacked = perturb(probe.attack, model, x[right], y[right], generator=generator)
-            predicted[right] = model(attacked).argmax(dim=1)
+        broken_by = torch.where(predicted == y, -1, -2).to(torch.int8)
+        for number, stage in enumerate(probe.attack.stages if probe.attack else ()):
+            standing = (broken_by == -1).nonzero().squeeze(1)
+            if not len(standing):
+                break
+            rows, labels = x[standing], y[standing]
+            attacked = perturb(stage, model, rows, labels, generator=generator)
+            predicted[standing] = model(attacked).argmax(dim=1)
+            broken_by[standing[predicted[standing] != labels]] = number
     return Record(
         (predicted == y).cpu().numpy(),
         predicted.cpu().numpy().astype(np.int16),
+        broken_by.cpu().numpy(),
         passes.forward,
         passes.backward,
         passes.forward_examples,
         passes.backward_examples,
+        tuple(sorted(warnings)),
     )
 
 
-def evaluate(evaluation: EvalRun, results: Path, device: torch.device) -> None:
+def evaluate(evaluation: EvalRun, model: nn.Module, results: Path, device: torch.device) -> None:
+    """Write the records of a model in eval mode, computing only what is not there yet."""
     began = time.monotonic()
-    model = load_model(results, evaluation.run).to(device)
     sets: dict[str, Images] = {}
     for probe in evaluation.probes:
         if probe.dataset not in sets:
@@ -77,6 +89,7 @@ def evaluate(evaluation: EvalRun, results: Path, device: torch.device) -> None:
         records[probe.id] = joined(shards)
     about = {
         "run": evaluation.run,
+        "checks": [check.as_json() for check in checked(model, evaluation, sets, device)],
         "probes": {probe.id: canonical(probe) for probe in evaluation.probes},
         "sources": {name: images.source for name, images in sets.items()},
         "seconds": round(time.monotonic() - began, 2),
@@ -84,24 +97,51 @@ def evaluate(evaluation: EvalRun, results: Path, device: torch.device) -> None:
     write_records(paths.records(results, evaluation.id), records, about)
 
 
+def checked(
+    model: nn.Module, evaluation: EvalRun, sets: dict[str, Images], device: torch.device
+) -> list[Check]:
+    """The trust checks, on the data set and in the norms that the model is evaluated with."""
+    first = evaluation.probes[0].dataset
+    attacks = [probe.attack for probe in evaluation.probes if probe.dataset == first]
+    balls = [stage.balls[0] for attack in attacks if attack for stage in attack.stages]
+    images = sets[first].take(slice(EXAMPLES))
+    pixels, y = torch.from_numpy(np.ascontiguousarray(images.x)), torch.from_numpy(images.y)
+    by_norm = {ball.norm: ball for ball in reversed(balls)}
+    return inspect(model, pixels.to(device), y.to(device), by_norm)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Evaluate one trained run of the grid.")
-    parser.add_argument("--scale", default="smoke")
-    parser.add_argument("--run", required=True, help="its id; `python -m harness.plan` lists them")
+    parser = argparse.ArgumentParser(
+        description="Evaluate a trained run of the grid (--run), or any torch classifier (--model)."
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--run", help="a run's id; `python -m harness.plan` lists them")
+    what.add_argument("--model", help="path.py:function, returning a network for images in [0,1]")
+    parser.add_argument("--weights", type=Path, help="with --model: a safetensors file for it")
+    parser.add_argument("--data", help="with --model: the data set, such as cifar10")
+    parser.add_argument("--attacks", default="all", help="with --model: columns by comma, or all")
+    parser.add_argument("--examples", type=int, help="with --model: so many test images")
+    parser.add_argument("--scale", help="smoke for --run, paper for --model, unless given")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
     options = parser.parse_args()
-    plan = Plan.read(options.scale, options.grid)
+    limit_threads(options.threads)
+    device = pick_device(options.device)
+    if options.model:
+        from harness.external import evaluate_external
+
+        evaluate_external(options, device)
+        return
+    plan = Plan.read(options.scale or "smoke", options.grid)
     run = plan.run(options.run)
     if run.id not in plan.evaluations:
         raise expected(
             "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
         )
-    evaluation = plan.evaluations[run.id]
-    limit_threads(options.threads)
-    evaluate(evaluation, options.results, pick_device(options.device))
+    model = load_model(options.results, run.id).to(device)
+    evaluate(plan.evaluations[run.id], model, options.results, device)
 
 
 if __name__ == "__main__":

@@ -50,10 +50,32 @@ def climb_squared_clean(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor
     return lambda logits: squared_distance(logits.softmax(dim=1), clean)
 
 
+_KAPPA = 50.0
+
+
+def margin(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """max_{k != y} z_k - z_y: above 0 once the example is lost."""
+    own = logits.gather(1, y[:, None]).squeeze(1)
+    others = logits.scatter(1, y[:, None], -torch.inf).amax(dim=1)
+    return others - own
+
+
+def climb_margin(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Climb:
+    """Carlini & Wagner's margin with confidence kappa: -max(z_y - max_{k != y} z_k + kappa, 0)."""
+    return lambda logits: -(_KAPPA - margin(logits, y)).clamp_min(0)
+
+
+def dlr(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Difference of logits ratio (Croce & Hein 2020): the margin over z_(1) - z_(3), scale-free."""
+    ordered = logits.sort(dim=1, descending=True).values
+    return margin(logits, y) / (ordered[:, 0] - ordered[:, min(2, logits.shape[1] - 1)] + 1e-12)
+
+
 # What an attack maximises: from (model, x, y) to a function of the perturbed image's logits.
 CLIMBS: dict[str, Callable[..., Climb]] = {
     "ce": climb_cross_entropy,
     "kl": climb_kl,
+    "margin": climb_margin,
     "squared_label": climb_squared_label,
     "squared_clean": climb_squared_clean,
 }

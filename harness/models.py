@@ -128,7 +128,7 @@ NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
     "resnet18": lambda channels, classes: ResNet((64, 128, 256, 512), 2, channels, classes),
     "wrn32_10": lambda channels, classes: WideResNet(5, 10, channels, classes),
     "tiny": lambda channels, classes: ResNet((16, 32), 1, channels, classes),
-    "tiny_wide": lambda channels, classes: ResNet((24, 48), 1, channels, classes),
+    "tiny_wide": lambda channels, classes: ResNet((16, 48), 1, channels, classes),
 }
 
 

@@ -11,11 +11,13 @@ import jinja2
 import pandas as pd
 
 from harness import paths
+from harness.cells import trust_checks
 from harness.config import ROOT
 from harness.errors import run_command
 from harness.files import write_whole
 from harness.plan import Plan
 from harness.provenance import provenance
+from harness.records import read_records
 
 TEMPLATES = ROOT / "harness" / "templates"
 
@@ -24,6 +26,7 @@ def tables(plan: Plan, reports: Path) -> list[dict[str, Any]]:
     shown = []
     for artefact in plan.artefacts.values():
         table = pd.read_csv(reports / plan.name / "tables" / f"{artefact.name}.csv")
+        table["failed_checks"] = table.failed_checks.fillna("")
         table = table.astype(object).where(table.notna(), None)
         parts = []
         for network, part in table.groupby("network", sort=False):
@@ -35,6 +38,18 @@ def tables(plan: Plan, reports: Path) -> list[dict[str, Any]]:
             parts.append({"network": network, "first": first.to_dict(), "rows": rows})
         shown.append({"artefact": artefact, "parts": parts, "n": int(table.n.max())})
     return shown
+
+
+def checks(plan: Plan, results: Path) -> list[dict[str, Any]]:
+    """Every model's trust checks, once each: what was looked at, what was found."""
+    shown = []
+    for artefact in plan.artefacts.values():
+        for run in artefact.runs:
+            read = read_records(paths.records(results, plan.evaluations[run].id))
+            for check in trust_checks(plan, artefact, run, read):
+                shown.append({"run": run, "norm": check.norm or "", **check.as_json()})
+    unique = {(row["run"], row["name"], row["norm"], row["found"]): row for row in shown}
+    return sorted(unique.values(), key=lambda row: (row["ok"], row["run"], row["name"]))
 
 
 def runs(plan: Plan, results: Path) -> list[dict[str, Any]]:
@@ -55,6 +70,7 @@ def write_page(plan: Plan, results: Path, reports: Path) -> Path:
         plan=plan,
         tables=tables(plan, reports),
         runs=trained,
+        checks=checks(plan, results),
         minutes=sum(about["seconds"] for about in trained) / 60,
         made=provenance(),
     )

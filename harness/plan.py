@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.attacks import PGD
+from harness.attacks import PGD, Staged
+from harness.autoattack import COMPONENTS, STANDARD, Cascade, Component
 from harness.balls import Ball
 from harness.build import DEFAULT_PRESET, Builder, fraction, registry
 from harness.config import merged, read_grid, read_scale
 from harness.errors import run_command, unknown
 from harness.runs import Augment, EvalRun, Probe, Recipe, Selection, TrainRun
+
+PROTOCOLS = ("as_named", "released")
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A number as a reduction of records: one `probe`, `all` of its parts at once, or their `mean`."""
+
+    op: str
+    parts: tuple[Any, ...]  # the probe's id, or formulas
+
+    @property
+    def probes(self) -> list[str]:
+        if self.op == "probe":
+            return list(self.parts)
+        return [probe for part in self.parts for probe in part.probes]
 
 
 @dataclass(frozen=True)
@@ -26,7 +43,7 @@ class Cell:
     network: str
     column: str
     runs: tuple[str, ...]
-    probe: str
+    formula: Formula
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,8 @@ class Artefact:
     title: str
     columns: tuple[str, ...]
     cells: tuple[Cell, ...]
+    protocol: str
+    published: str  # the artefact of the papers whose numbers stand beside ours
 
     @property
     def runs(self) -> list[str]:
@@ -50,6 +69,7 @@ class Plan:
         self.runs: dict[str, TrainRun] = {}
         self._probes: dict[str, dict[str, Probe]] = {}  # run -> its probes
         self._methods = registry(grid["registry"])
+        self._wanted = self._columns_wanted()
         self.artefacts = {
             name: self._artefact(name, entry) for name, entry in grid["artefacts"].items()
         }
@@ -145,31 +165,109 @@ class Plan:
         ball = Ball(entry["norm"], fraction(entry["eps"], f"{dataset}'s {threat}"))
         return PGD(ball, fraction(entry["test_step"], f"{dataset}'s {threat}"), steps)
 
-    def probe(self, column: str, dataset: str) -> Probe:
-        dataset = self.dataset(dataset)
-        if column not in self.grid["columns"]:
-            raise unknown("column", column, self.grid["columns"], "config/grid.yaml")
-        entry = self.grid["columns"][column]
-        attack = None
-        if entry["attack"] == "pgd":
-            attack = self._test_pgd(dataset, entry["threat"], entry["steps"])
-        return Probe(dataset, attack=attack, **self.scale["test"])
+    def _columns_wanted(self) -> dict[tuple[str, str, str, str], set[str]]:
+        """(method, data set, network, protocol) -> every column that some artefact wants of it."""
+        wanted: dict[tuple[str, str, str, str], set[str]] = {}
+        for entry in self.grid["artefacts"].values():
+            for network in entry["networks"]:
+                for method in entry["methods"]:
+                    key = (method, entry["dataset"], network, entry.get("protocol", PROTOCOLS[0]))
+                    wanted.setdefault(key, set()).update(entry["columns"])
+        return wanted
+
+    def column(self, name: str, protocol: str = PROTOCOLS[0]) -> dict[str, Any]:
+        if name not in self.grid["columns"]:
+            raise unknown("column", name, self.grid["columns"], "config/grid.yaml")
+        entry = dict(self.grid["columns"][name])
+        own = {key: entry.pop(key, {}) for key in PROTOCOLS}[protocol]
+        return merged(entry, own)
+
+    def affords(self, column: str, dataset: str, protocol: str) -> bool:
+        """Does the data set have the threat that a column needs?"""
+        threat = self.column(column, protocol).get("threat")
+        return threat is None or threat in self.grid["datasets"][self.dataset(dataset)]["threats"]
+
+    def probe(self, column: str, dataset: str, protocol: str = PROTOCOLS[0]) -> Probe:
+        """The record behind a column that is an attack."""
+        dataset, entry = self.dataset(dataset), self.column(column, protocol)
+        return Probe(dataset, attack=self._attack(entry, dataset), **self.scale["test"])
+
+    def _attack(self, entry: Mapping[str, Any], dataset: str) -> Staged | None:
+        kind = entry["attack"]
+        if kind == "none":
+            return None
+        if kind in COMPONENTS or kind == "aa":
+            ball = self._test_pgd(dataset, entry["threat"], 1).ball
+            budget = self.scale["autoattack"]
+            return (
+                Cascade.standard(ball, **budget)
+                if kind == "aa"
+                else Component(ball, kind, **budget)
+            )
+        attack = self._test_pgd(dataset, entry["threat"], entry["steps"])
+        changes: dict[str, dict[str, Any]] = {"mim": {"momentum": 1.0}, "cw": {"loss": "margin"}}
+        return replace(attack, **changes.get(kind, {}))
+
+    def formula(
+        self, column: str, dataset: str, wanted: set[str], protocol: str
+    ) -> tuple[Formula, list[Probe]]:
+        """How a column is computed from records, and the records.
+
+        AutoAttack is what survives all its components. Where these are wanted anyway, it costs
+        nothing more; where it is wanted alone, the cascade spares them the broken examples.
+        """
+        entry = self.column(column, protocol)
+        for op in ("all", "mean"):
+            if op in entry:
+                return self._joined(op, entry[op], dataset, wanted, protocol)
+        if entry["attack"] == "aa":
+            components = [
+                name
+                for part in STANDARD
+                for name in sorted(wanted)
+                if self._same(self.column(name, protocol), {**entry, "attack": part})
+            ]
+            if len(components) == len(STANDARD):
+                return self._joined("all", components, dataset, wanted, protocol)
+        probe = self.probe(column, dataset, protocol)
+        return Formula("probe", (probe.id,)), [probe]
+
+    @staticmethod
+    def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        return all(one.get(key) == other.get(key) for key in ("attack", "threat"))
+
+    def _joined(
+        self, op: str, columns: list[str], dataset: str, wanted: set[str], protocol: str
+    ) -> tuple[Formula, list[Probe]]:
+        parts = [self.formula(part, dataset, wanted, protocol) for part in columns]
+        probes = [probe for _, own in parts for probe in own]
+        return Formula(op, tuple(formula for formula, _ in parts)), probes
 
     def _artefact(self, name: str, entry: Mapping[str, Any]) -> Artefact:
-        cells = []
+        cells, dataset = [], entry["dataset"]
+        protocol = entry.get("protocol", PROTOCOLS[0])
         for network in entry["networks"]:
             for method in entry["methods"]:
                 runs = [
-                    self.train_run(method, entry["dataset"], network, seed)
-                    for seed in self.scale["seeds"]
+                    self.train_run(method, dataset, network, seed) for seed in self.scale["seeds"]
                 ]
+                wanted = self._wanted[method, dataset, network, protocol]
                 for column in entry["columns"]:
-                    probe = self.probe(column, entry["dataset"])
+                    formula, probes = self.formula(column, dataset, wanted, protocol)
                     for run in runs:
-                        self._probes.setdefault(run.id, {})[probe.id] = probe
+                        own = self._probes.setdefault(run.id, {})
+                        own.update({probe.id: probe for probe in probes})
                     ids = tuple(run.id for run in runs)
-                    cells.append(Cell(method, entry["dataset"], network, column, ids, probe.id))
-        return Artefact(name, entry["kind"], entry["title"], tuple(entry["columns"]), tuple(cells))
+                    cells.append(Cell(method, dataset, network, column, ids, formula))
+        return Artefact(
+            name,
+            entry["kind"],
+            entry["title"],
+            tuple(entry["columns"]),
+            tuple(cells),
+            protocol,
+            entry.get("published", name),
+        )
 
 
 def main() -> None:

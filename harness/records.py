@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
-import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +24,15 @@ class Record:
 
     correct: np.ndarray  # bool, (n,)
     predicted: np.ndarray  # int16, (n,): the class under attack
+    broken_by: np.ndarray  # int8, (n,): the stage that broke it; -1 stands, -2 wrong from the start
     forward: int  # passes really made, in batches, the largest over shards
     backward: int
     forward_examples: int  # passes times examples, over all shards
     backward_examples: int
+    warnings: tuple[str, ...] = ()
+
+
+_ARRAYS = ("correct", "predicted", "broken_by")
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -42,9 +45,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as content:
             return {name: content[name] for name in content.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise UserError(f"expected a record at {path}, found none; evaluate first.") from None
+    except FileNotFoundError:
+        raise UserError(f"expected a record at {path}, found none; evaluate first.") from None
+    except Exception as error:  # damage in a zip file surfaces as a dozen kinds of exception
         raise UserError(
             f"expected a whole record in {path}, found a truncated or altered file "
             f"({type(error).__name__}); delete it to compute it again."
@@ -52,34 +55,35 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_shard(path: Path, record: Record) -> None:
-    write_arrays(path, {name: np.asarray(value) for name, value in asdict(record).items()})
+    write_records(path, {"shard": record}, {})
 
 
 def read_shard(path: Path) -> Record:
-    arrays = read_arrays(path)
-    counts = {name: int(arrays[name]) for name in arrays if name not in ("correct", "predicted")}
-    return Record(arrays["correct"], arrays["predicted"], **counts)
+    return read_records(path)[0]["shard"]
 
 
 def joined(shards: list[Record]) -> Record:
+    arrays = {name: np.concatenate([getattr(shard, name) for shard in shards]) for name in _ARRAYS}
     return Record(
-        np.concatenate([shard.correct for shard in shards]),
-        np.concatenate([shard.predicted for shard in shards]),
-        max(shard.forward for shard in shards),
-        max(shard.backward for shard in shards),
-        sum(shard.forward_examples for shard in shards),
-        sum(shard.backward_examples for shard in shards),
+        arrays["correct"],
+        arrays["predicted"],
+        arrays["broken_by"],
+        forward=max(shard.forward for shard in shards),
+        backward=max(shard.backward for shard in shards),
+        forward_examples=sum(shard.forward_examples for shard in shards),
+        backward_examples=sum(shard.backward_examples for shard in shards),
+        warnings=tuple(sorted({warning for shard in shards for warning in shard.warnings})),
     )
 
 
 def write_records(path: Path, records: dict[str, Record], about: dict[str, Any]) -> None:
-    """All records of a model, with what is known about each probe, in one file."""
+    """Records by probe, with what is known about them and the model, in one file."""
     arrays: dict[str, np.ndarray] = {}
-    notes = {}
+    notes: dict[str, dict[str, Any]] = {}
     for probe, record in records.items():
-        arrays[f"{probe}.correct"], arrays[f"{probe}.predicted"] = record.correct, record.predicted
-        counts = asdict(record)
-        notes[probe] = {key: counts[key] for key in counts if key not in ("correct", "predicted")}
+        fields = asdict(record)
+        arrays |= {f"{probe}.{name}": fields.pop(name) for name in _ARRAYS}
+        notes[probe] = fields
     text = json.dumps({**about, "passes": notes}, sort_keys=True)
     arrays["about"] = np.frombuffer(text.encode(), np.uint8)
     write_arrays(path, arrays)
@@ -87,9 +91,20 @@ def write_records(path: Path, records: dict[str, Record], about: dict[str, Any])
 
 def read_records(path: Path) -> tuple[dict[str, Record], dict[str, Any]]:
     arrays = read_arrays(path)
-    about = json.loads(arrays["about"].tobytes())
-    records = {
-        probe: Record(arrays[f"{probe}.correct"], arrays[f"{probe}.predicted"], **counts)
-        for probe, counts in about["passes"].items()
-    }
+    try:
+        about = json.loads(arrays["about"].tobytes())
+        records = {
+            probe: Record(
+                arrays[f"{probe}.correct"],
+                arrays[f"{probe}.predicted"],
+                arrays[f"{probe}.broken_by"],
+                **{**notes, "warnings": tuple(notes["warnings"])},
+            )
+            for probe, notes in about["passes"].items()
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"expected the parts of a record in {path}, found something else "
+            f"({type(error).__name__}: {error}); delete it to compute it again."
+        ) from None
     return records, about

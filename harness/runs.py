@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from harness.attacks import PGD, Attack
+from harness.attacks import PGD, Staged
 from harness.contracts import Method
 from harness.errors import expected, unknown
 from harness.identity import fingerprint
@@ -80,7 +80,7 @@ class Probe:
 
     dataset: str
     examples: int
-    attack: Attack | None
+    attack: Staged | None
     batch_size: int
     seed: int = 0
 

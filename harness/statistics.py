@@ -1,8 +1,10 @@
-"""Uncertainty of an accuracy."""
+"""Uncertainty of an accuracy, and of a difference between two models on the same images."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 _Z95 = 1.959963984540054
 
@@ -15,3 +17,17 @@ def wilson(successes: float, n: int, z: float = _Z95) -> tuple[float, float]:
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def mcnemar(one: np.ndarray, other: np.ndarray) -> float:
+    """The exact two-sided p-value that two models (or attacks) are equally often right.
+
+    Only images on which they differ count; under the null each falls either way like a coin.
+    """
+    only_one, only_other = int((one & ~other).sum()), int((other & ~one).sum())
+    n = only_one + only_other
+    ways = tail = 1  # n choose k, in whole numbers: exact at any n
+    for k in range(min(only_one, only_other)):
+        ways = ways * (n - k) // (k + 1)
+        tail += ways
+    return min(1.0, 2 * tail / 2**n)

@@ -7,72 +7,22 @@ ours beside the published number, the best two of a column marked as the papers 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from harness import paths
-from harness.config import ROOT
+from harness.cells import cells
 from harness.errors import run_command
 from harness.files import write_whole
-from harness.plan import Artefact, Plan
-from harness.records import Record, read_records
-from harness.statistics import wilson
-
-PUBLISHED = ROOT / "reports" / "published" / "values.csv"
-KEYS = ["dataset", "network", "method", "column"]
+from harness.plan import PROTOCOLS, Artefact, Plan
+from harness.records import read_records
 
 
-def published(artefact: str) -> pd.DataFrame:
-    """The papers' numbers for an artefact, in our words."""
-    document, _, name = artefact.partition("_")
-    values = pd.read_csv(PUBLISHED)
-    values = values[(values.document == document) & (values.artefact == name)]
-    names = {"arch": "network", "metric": "column", "value": "published", "std": "published_std"}
-    return values.rename(columns=names)[[*KEYS, "published", "published_std"]]
-
-
-def cells(
-    artefact: Artefact, records: Mapping[str, Mapping[str, Record]], plan: Plan
-) -> pd.DataFrame:
-    """One row per cell. With several seeds: their mean, their deviation, and all images pooled."""
-    rows = []
-    for cell in artefact.cells:
-        flags = [records[run][cell.probe].correct for run in cell.runs]
-        accuracies = [100 * float(correct.mean()) for correct in flags]
-        n = sum(len(correct) for correct in flags)
-        low, high = wilson(sum(int(correct.sum()) for correct in flags), n)
-        rows.append(
-            {
-                "dataset": cell.dataset,
-                "network": cell.network,
-                "method": cell.method,
-                "column": cell.column,
-                "label": plan.label(cell.method),
-                "ours": round(float(np.mean(accuracies)), 2),
-                "low": round(100 * low, 2),
-                "high": round(100 * high, 2),
-                "n": n,
-                "seeds": len(cell.runs),
-                "std": round(float(np.std(accuracies, ddof=1)), 2) if len(accuracies) > 1 else None,
-                "measured_on": plan.dataset(cell.dataset),
-                "measured_with": plan.network(cell.network),
-                "selection": plan.run(cell.runs[0]).selection.use,
-                "runs": " ".join(cell.runs),
-            }
-        )
-    table = pd.DataFrame(rows).merge(published(artefact.name), on=KEYS, how="left")
-    table["difference"] = (table.ours - table.published).round(2)
-    table["mark"] = table.groupby(["network", "column"], group_keys=False).ours.apply(_marks)
-    return table
-
-
-def _marks(ours: pd.Series) -> pd.Series:
-    """`best` and `second` by rank; equal numbers share a mark."""
-    rank = ours.rank(method="min", ascending=False)
-    return rank.map({1.0: "best", 2.0: "second"}).fillna("")
+def _flags(cell: pd.Series, on_test: str, doubted: str) -> str:
+    return (on_test if cell.selection == "paper-test" else "") + (
+        doubted if cell.failed_checks else ""
+    )
 
 
 def _wide(table: pd.DataFrame, artefact: Artefact, decorate) -> list[tuple[str, pd.DataFrame]]:
@@ -87,16 +37,22 @@ def _wide(table: pd.DataFrame, artefact: Artefact, decorate) -> list[tuple[str, 
     return views
 
 
-def markdown(table: pd.DataFrame, artefact: Artefact, notice: str) -> str:
+def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str = "") -> str:
     wrap = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
 
     def decorate(cell: pd.Series) -> str:
         ours = wrap[cell["mark"]].format(f"{cell.ours:.2f}")
-        flag = "†" if cell.selection == "paper-test" else ""
+        flag = _flags(cell, "†", "‡")
         paper = f" ({cell.published:.2f})" if pd.notna(cell.published) else ""
         return f"{ours}{flag}{paper}"
 
     lines = [f"# {artefact.title}", "", f"*{notice}*", ""]
+    if artefact.protocol != PROTOCOLS[0]:
+        calls = table.groupby("column", sort=False).gradient_calls.max()
+        made = ", ".join(f"{column}: {count}" for column, count in calls.items() if count)
+        lines += [f"Protocol `{artefact.protocol}`. Gradient calls really made: {made}.", ""]
+    if budget:
+        lines += [f"AutoAttack's budget is shortened at this scale: {budget}.", ""]
     lines += [f"Accuracy in %, ours (published); n = {table.n.max()} test images.", ""]
     for network, wide in _wide(table, artefact, decorate):
         measured = table[table.network == network].iloc[0]
@@ -111,6 +67,12 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str) -> str:
     lines.append("**best**, <u>second best</u> of a column.")
     if (table.selection == "paper-test").any():
         lines.append("† the checkpoint was selected on test data, as in the papers.")
+    if (table.failed_checks != "").any():
+        lines += ["‡ a trust check of this model failed:"]
+        doubted = table[table.failed_checks != ""].groupby("label", sort=False).failed_checks
+        for label, names in doubted:
+            every = dict.fromkeys(name for joined in names for name in joined.split("; "))
+            lines.append(f"- {label}: {'; '.join(every)}")
     return "\n".join(lines) + "\n"
 
 
@@ -119,7 +81,7 @@ def latex(table: pd.DataFrame, artefact: Artefact, notice: str) -> str:
 
     def decorate(cell: pd.Series) -> str:
         ours = wrap[cell["mark"]].format(f"{cell.ours:.2f}")
-        flag = r"$^\dagger$" if cell.selection == "paper-test" else ""
+        flag = _flags(cell, r"$^\dagger$", r"$^\ddagger$")
         paper = f" ({cell.published:.2f})" if pd.notna(cell.published) else ""
         return f"{ours}{flag}{paper}"
 
@@ -150,12 +112,12 @@ def _escaped(text: str) -> str:
 def write_table(plan: Plan, name: str, results: Path, reports: Path) -> None:
     artefact = plan.artefact(name)
     records = {
-        run: read_records(paths.records(results, plan.evaluations[run].id))[0]
-        for run in artefact.runs
+        run: read_records(paths.records(results, plan.evaluations[run].id)) for run in artefact.runs
     }
     table, notice = cells(artefact, records, plan), plan.scale["notice"]
+    budget = ", ".join(f"{count} {what}" for what, count in plan.scale["autoattack"].items())
     stem = reports / plan.name / "tables" / name
-    write_whole(stem.with_suffix(".md"), markdown(table, artefact, notice))
+    write_whole(stem.with_suffix(".md"), markdown(table, artefact, notice, budget))
     write_whole(stem.with_suffix(".tex"), latex(table, artefact, notice))
     write_whole(stem.with_suffix(".csv"), table.to_csv(index=False))
 

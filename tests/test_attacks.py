@@ -1,10 +1,13 @@
+import dataclasses
+
+import numpy as np
 import pytest
 import torch
 from conftest import L2, LINF, generator, weights
 
-from harness.attacks import PGD, counting, frozen, input_gradient, perturb
+from harness.attacks import PGD, counting, fgsm, frozen, input_gradient, perturb, start_point
 from harness.errors import UserError
-from harness.losses import CLIMBS, cross_entropy, kl
+from harness.losses import CLIMBS, cross_entropy, dlr, kl, margin
 
 ATTACKS = [
     PGD.of(threat, start, loss)
@@ -113,3 +116,68 @@ def test_unknown_parts_are_named():
         PGD.of(LINF, start="unifrom")
     with pytest.raises(UserError, match="attack loss"):
         PGD.of(LINF, loss="xe")
+
+
+def numpy_steps(model, attack, x, y, start):
+    """MIM and CW as their papers write them, one image at a time, gradients by autograd only."""
+    eps, step = attack.ball.radius, float(attack.step)
+    finished = []
+    for number in range(len(x)):
+        image, label = x[number : number + 1], int(y[number])
+        now, velocity = start[number : number + 1].clone(), np.zeros(image.shape)
+        for _ in range(attack.steps):
+            now.requires_grad_(True)
+            logits = model(now)[0]
+            if attack.loss == "margin":
+                others = max(logits[k] for k in range(10) if k != label)
+                height = -torch.clamp(logits[label] - others + 50, min=0)
+            else:
+                height = torch.logsumexp(logits, 0) - logits[label]
+            gradient = torch.autograd.grad(height, now)[0].numpy()
+            if attack.momentum is not None:
+                velocity = attack.momentum * velocity + gradient / np.abs(gradient).mean()
+                gradient = velocity
+            moved = now.detach().numpy() + step * np.sign(gradient)
+            original = image.numpy()
+            moved = np.clip(np.clip(moved, original - eps, original + eps), 0, 1)
+            now = torch.from_numpy(moved.astype(np.float32))
+        finished.append(now)
+    return torch.cat(finished)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"momentum": 1.0}, {"loss": "margin"}, {}], ids=["mim", "cw", "pgd"]
+)
+def test_against_step_by_step_numpy(changes, model, batch):
+    attack = dataclasses.replace(PGD.of(LINF), **changes)
+    x, y = batch.x[:6], batch.y[:6]
+    found = perturb(attack, model, x, y, generator=generator())
+    start = start_point("uniform", attack.ball, x, generator())
+    expected = numpy_steps(model.eval(), attack, x, y, start)
+    assert (found - expected).abs().max() < 1e-5
+
+
+def test_fgsm_is_one_full_step(model, batch):
+    model.eval()
+    found = perturb(fgsm(LINF.ball), model, batch.x, batch.y, generator=generator())
+    x = batch.x.clone().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(cross_entropy(model(x), batch.y).sum(), x)
+    expected = (batch.x + LINF.ball.radius * gradient.sign()).clamp(0, 1)
+    torch.testing.assert_close(found, expected)
+
+
+def test_margin_and_dlr_by_hand():
+    logits = torch.tensor([[3.0, 1.0, 0.5, -1.0], [0.0, 2.0, 5.0, 1.0]])
+    y = torch.tensor([0, 1])
+    assert margin(logits, y).tolist() == [-2.0, 3.0]
+    assert dlr(logits, y).tolist() == pytest.approx([-2 / 2.5, 3 / 4])
+    two = dlr(torch.tensor([[1.0, 0.0]]), torch.tensor([0]))
+    assert torch.isfinite(two).all()
+
+
+def test_names_say_what_an_attack_is():
+    pgd = PGD.of(LINF)
+    assert pgd.slug == "pgd3_linf"
+    assert dataclasses.replace(pgd, momentum=1.0).slug == "mim3_linf"
+    assert dataclasses.replace(pgd, loss="margin").slug == "cw3_linf"
+    assert fgsm(L2.ball).slug == "fgsm_l2"

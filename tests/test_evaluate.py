@@ -1,16 +1,24 @@
 import numpy as np
 import pytest
 import torch
-from conftest import run_of
+from conftest import command, run_of
+from safetensors.torch import save_file
 
 from harness import paths
+from harness.attacks import PGD
+from harness.cells import value
 from harness.errors import UserError
-from harness.evaluate import evaluate
+from harness.evaluate import evaluate, evaluate_batch
+from harness.plan import Plan
 from harness.records import read_records, read_shard
-from harness.runs import EvalRun
+from harness.runs import EvalRun, Probe
+from harness.store import load_model
 from harness.train import train
 
 CPU = torch.device("cpu")
+
+
+COLUMNS = ("NAT", "PGD20", "PGD100", "MIM", "CW", "APGD_ce", "PGD20_2")
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +26,12 @@ def trained(plan, tmp_path_factory):
     results = tmp_path_factory.mktemp("results")
     run = run_of(plan, "at")
     train(run, results, CPU)
-    return results, plan.evaluations[run.id]
+    probes = [plan.probe(column, "cifar10") for column in COLUMNS]
+    return results, EvalRun(run.id, tuple(probes))
+
+
+def evaluated(evaluation, results):
+    evaluate(evaluation, load_model(results, evaluation.run), results, CPU)
 
 
 def records_of(results, evaluation):
@@ -27,21 +40,24 @@ def records_of(results, evaluation):
 
 def test_records(trained, plan):
     results, evaluation = trained
-    evaluate(evaluation, results, CPU)
+    evaluated(evaluation, results)
     records, about = records_of(results, evaluation)
     natural = records[plan.probe("NAT", "cifar10").id]
     assert len(natural.correct) == plan.scale["test"]["examples"]
-    for column, steps in (("PGD20", 20), ("PGD100", 100), ("PGD20_2", 20)):
+    steps_of = {"PGD20": 20, "PGD100": 100, "PGD20_2": 20, "MIM": 20, "CW": 30}
+    for column, steps in steps_of.items():
         record = records[plan.probe(column, "cifar10").id]
         assert record.backward == steps
         assert not (record.correct & ~natural.correct).any()
+        assert np.array_equal(record.broken_by == -2, ~natural.correct)
+        assert np.array_equal(record.broken_by == -1, record.correct)
     assert about["run"] == evaluation.run
     assert about["probes"][plan.probe("PGD20", "cifar10").id]["attack"]["ball"]["eps"] == "12/85"
 
 
 def test_killed_anywhere_it_continues_to_the_same_records(trained):
     results, evaluation = trained
-    evaluate(evaluation, results, CPU)
+    evaluated(evaluation, results)
     before, _ = records_of(results, evaluation)
     kept = {}
     for number, path in enumerate(sorted((results / "records" / evaluation.run).rglob("*.npz"))):
@@ -50,7 +66,7 @@ def test_killed_anywhere_it_continues_to_the_same_records(trained):
         else:
             kept[path] = path.stat().st_mtime_ns
     paths.records(results, evaluation.id).unlink()
-    evaluate(evaluation, results, CPU)
+    evaluated(evaluation, results)
     after, _ = records_of(results, evaluation)
     for probe, record in before.items():
         assert np.array_equal(record.correct, after[probe].correct)
@@ -60,19 +76,34 @@ def test_killed_anywhere_it_continues_to_the_same_records(trained):
 
 def test_a_truncated_record_is_one_sentence(trained):
     results, evaluation = trained
-    evaluate(evaluation, results, CPU)
+    evaluated(evaluation, results)
     shard = paths.shard(results, evaluation.run, evaluation.probes[0].id, 0)
     whole = shard.read_bytes()
     shard.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match="truncated or altered file"):
-        evaluate(evaluation, results, CPU)
+        evaluated(evaluation, results)
     shard.write_bytes(whole)
-    flipped = bytearray(whole)
-    flipped[len(whole) // 3] ^= 0xFF
-    shard.write_bytes(bytes(flipped))
-    with pytest.raises(UserError, match="delete it"):
-        read_shard(shard)
-    shard.write_bytes(whole)
+
+
+def test_a_flipped_byte_is_noticed_or_harmless(trained, tmp_path):
+    results, evaluation = trained
+    evaluated(evaluation, results)
+    whole = paths.shard(results, evaluation.run, evaluation.probes[0].id, 0).read_bytes()
+    (tmp_path / "whole.npz").write_bytes(whole)
+    record, noticed = read_shard(tmp_path / "whole.npz"), 0
+    for place in range(0, len(whole), 11):
+        flipped = bytearray(whole)
+        flipped[place] ^= 0xFF
+        (tmp_path / "flipped.npz").write_bytes(bytes(flipped))
+        try:
+            found = read_shard(tmp_path / "flipped.npz")
+        except UserError as error:
+            noticed += "delete it" in str(error)
+        else:
+            assert np.array_equal(found.correct, record.correct)
+            assert np.array_equal(found.predicted, record.predicted)
+            assert found.backward == record.backward
+    assert noticed > 5
 
 
 def test_a_pickle_in_a_record_is_refused(tmp_path):
@@ -85,3 +116,96 @@ def test_an_evaluation_is_named_by_all_its_probes(trained):
     _, evaluation = trained
     fewer = EvalRun(evaluation.run, evaluation.probes[:-1])
     assert fewer.id != evaluation.id
+
+
+class Counter(torch.nn.Module):
+    """Ten classes by brightness; knows how often it was asked."""
+
+    def forward(self, x):
+        level = x.mean(dim=(1, 2, 3))[:, None] * 40
+        return -(level - torch.arange(10.0)).square()
+
+
+def test_a_cascade_says_which_stage_broke_what(plan):
+    x = torch.linspace(0.02, 0.2, 40)[:, None, None, None].expand(-1, 1, 8, 8).contiguous()
+    y = Counter()(x).argmax(dim=1)
+    ball = plan.probe("PGD20", "cifar10").attack.ball
+    weak, strong = PGD(ball, ball.eps / 100, 1, "zero"), PGD(ball, ball.eps / 4, 10, "zero")
+
+    class Two:
+        slug, stages = "two", (weak, strong)
+
+    generator = torch.Generator().manual_seed(0)
+    record = evaluate_batch(Counter(), Probe("digits", 40, Two(), 40), x, y, generator)
+    alone = evaluate_batch(Counter(), Probe("digits", 40, weak, 40), x, y, generator)
+    assert set(record.broken_by.tolist()) == {0, 1}
+    assert np.array_equal(record.broken_by == 0, ~alone.correct)
+
+
+def test_all_wrong_and_all_broken_inputs_are_no_problem(plan):
+    x, y = torch.rand(5, 1, 8, 8), torch.full((5,), 9)
+    generator = torch.Generator().manual_seed(0)
+    for column in ("PGD20", "APGD_t", "AA"):
+        attack = plan.probe(column, "cifar10").attack
+        record = evaluate_batch(Counter(), Probe("digits", 5, attack, 5), x * 0, y, generator)
+        assert not record.correct.any()
+        assert set(record.broken_by.tolist()) == {-2}
+
+
+def test_aa_from_components_and_from_the_cascade_agree(plan, trained):
+    """Up to the attacks' own randomness: other survivors mean other noise."""
+    results, evaluation = trained
+    wanted = {"APGD_ce", "APGD_t", "FAB_t", "Square", "AA"}
+    both, components = plan.formula("AA", "cifar10", wanted, "as_named")
+    alone, cascade = plan.formula("AA", "cifar10", {"AA"}, "as_named")
+    assert (both.op, alone.op) == ("all", "probe")
+    assert len(components) == 4
+    evaluation = EvalRun(evaluation.run, (*components, *cascade))
+    evaluated(evaluation, results)
+    records, _ = records_of(results, evaluation)
+    differ = value(both, records) != value(alone, records)
+    assert differ.mean() <= 0.05
+
+
+def test_the_released_protocol_makes_ten_steps_of_everything(plan):
+    for column in ("PGD20", "PGD100", "MIM", "CW"):
+        assert plan.probe(column, "cifar10", "released").attack.steps == 10
+    assert plan.probe("PGD100", "cifar10").attack.steps == 100
+    paper = Plan.read("paper")
+    assert str(paper.probe("PGD20", "cifar10", "released").attack.ball.eps) == "31/1000"
+
+
+def test_somebody_elses_model(tmp_path):
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n\ndef build():\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    )
+    torch.manual_seed(0)
+    weights = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)).state_dict()
+    save_file(weights, tmp_path / "w.safetensors")
+    words = [
+        "--model",
+        "net.py:build",
+        "--weights",
+        "w.safetensors",
+        "--data",
+        "digits",
+        "--scale",
+        "ci",
+    ]
+    done = command("harness.evaluate", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (report,) = (tmp_path / "results" / "external").glob("*/report.md")
+    text = report.read_text()
+    assert all(f"| {column} |" in text for column in ("NAT", "PGD100", "AA", "true_union"))
+    assert "usable gradients" in text
+    assert "net.py:build" in report.with_suffix(".html").read_text()
+    for wrong, message in (
+        (["--model", "net.py:bild", "--data", "digits"], "a function 'bild'"),
+        (["--model", "nt.py:build", "--data", "digits"], "path.py:function"),
+        (["--model", "net.py:build"], "--data cifar10"),
+        (["--model", "net.py:build", "--data", "digits", "--attacks", "PGD21"], "known column"),
+    ):
+        found = command("harness.evaluate", *wrong, "--scale", "ci", cwd=tmp_path)
+        assert found.returncode == 2
+        assert message in found.stderr

@@ -11,6 +11,8 @@ from harness import paths
 from harness.evaluate import evaluate
 from harness.plan import Plan
 from harness.records import read_records
+from harness.runs import EvalRun
+from harness.store import load_model
 from harness.train import train
 
 SLUGS = ["generalist_t", "generalist_d_linf_l2", "generalist_d_nt_linf", "at", "at_l2", "nt"]
@@ -22,10 +24,9 @@ def measure(slug: str, results) -> dict[str, float]:
     smoke = Plan.read("smoke")
     run = run_of(smoke, slug)
     train(run, results, torch.device("cpu"))
-    evaluation = smoke.evaluations[run.id]
     wanted = [smoke.probe(column, "cifar10") for column in COLUMNS]
-    evaluation = type(evaluation)(run.id, tuple(wanted))
-    evaluate(evaluation, results, torch.device("cpu"))
+    evaluation = EvalRun(run.id, tuple(wanted))
+    evaluate(evaluation, load_model(results, run.id), results, torch.device("cpu"))
     records, _ = read_records(paths.records(results, evaluation.id))
     found = zip(COLUMNS, wanted, strict=True)
     return {column: 100 * records[probe.id].correct.mean() for column, probe in found}
@@ -45,7 +46,7 @@ def test_floors(accuracy):
     assert accuracy["nt"]["PGD20_inf"] < 10
     assert accuracy["at"]["PGD20_inf"] > 50
     assert accuracy["at_l2"]["PGD20_2"] > 60
-    slack = 3  # points: n = 500 has an interval of about +-4 on a robust accuracy
+    slack = 6  # points: n = 200 has an interval of about +-7 on a robust accuracy
     learners = {
         "generalist_d_nt_linf": ("at", "nt"),
         "generalist_d_linf_l2": ("at", "at_l2"),

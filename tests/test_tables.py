@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
+from harness.cells import cells, published
 from harness.plan import Plan
 from harness.records import Record
 from harness.statistics import wilson
-from harness.tables import cells, latex, markdown, published
+from harness.tables import latex, markdown
 
 GOLDEN = ROOT / "tests" / "golden"
 
@@ -20,7 +21,11 @@ def made_up(plan, artefact):
         records[run] = {}
         for number, probe in enumerate(plan.evaluations[run].probes):
             correct = np.arange(60) < 50 - 3 * place - 2 * number
-            records[run][probe.id] = Record(correct, correct.astype(np.int16), 1, 1, 1, 1)
+            broken_by = np.where(correct, -1, 0).astype(np.int8)
+            steps = 20 if "pgd20" in probe.id else 0
+            record = Record(correct, correct.astype(np.int16), broken_by, 1, steps, 1, 1)
+            records[run][probe.id] = record
+        records[run] = records[run], {"checks": []}
     return records
 
 

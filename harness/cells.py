@@ -1,0 +1,153 @@
+"""The cells of a table, from records: numbers, intervals, paired tests, failed checks. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.config import ROOT
+from harness.plan import Artefact, Cell, Formula, Plan
+from harness.records import Record
+from harness.statistics import mcnemar, wilson
+from harness.trust import Check, record_checks
+
+PUBLISHED = ROOT / "reports" / "published" / "values.csv"
+KEYS = ["dataset", "network", "method", "column"]
+Records = tuple[dict[str, Record], dict[str, Any]]  # of one model, and what is known about it
+
+
+def published(artefact: str, names: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """The papers' numbers for an artefact, in our words; `names`: their column -> ours."""
+    document, _, name = artefact.partition("_")
+    values = pd.read_csv(PUBLISHED)
+    values = values[(values.document == document) & (values.artefact == name)]
+    ours = {"arch": "network", "metric": "column", "value": "published", "std": "published_std"}
+    values = values.rename(columns=ours)[[*KEYS, "published", "published_std"]]
+    return values.assign(column=values.column.replace(dict(names or {})))
+
+
+def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
+    """A formula per image: 0 or 1, or in between for the mean of two columns."""
+    if formula.op == "probe":
+        return records[formula.parts[0]].correct
+    parts = [value(part, records) for part in formula.parts]
+    return np.logical_and.reduce(parts) if formula.op == "all" else np.mean(parts, axis=0)
+
+
+def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.DataFrame:
+    """One row per cell. With several seeds: their mean, their deviation, and all images pooled."""
+    rows, images = [], {}
+    for cell in artefact.cells:
+        values = [value(cell.formula, read[run][0]) for run in cell.runs]
+        accuracies = [100 * float(flags.mean()) for flags in values]
+        n = sum(len(flags) for flags in values)
+        low, high = wilson(sum(float(flags.sum()) for flags in values), n)
+        images[cell.network, cell.column, cell.method] = np.concatenate(values)
+        failed = [
+            check.name
+            for run in cell.runs
+            for check in trust_checks(plan, artefact, run, read[run])
+            if not check.ok and check.touches(cell.column, norms(plan, cell, artefact))
+        ]
+        rows.append(
+            {
+                "dataset": cell.dataset,
+                "network": cell.network,
+                "method": cell.method,
+                "column": cell.column,
+                "label": plan.label(cell.method),
+                "ours": round(float(np.mean(accuracies)), 2),
+                "low": round(100 * low, 2),
+                "high": round(100 * high, 2),
+                "n": n,
+                "seeds": len(cell.runs),
+                "std": round(float(np.std(accuracies, ddof=1)), 2) if len(accuracies) > 1 else None,
+                "gradient_calls": max(
+                    read[run][0][probe].backward
+                    for run in cell.runs
+                    for probe in cell.formula.probes
+                ),
+                "measured_on": plan.dataset(cell.dataset),
+                "measured_with": plan.network(cell.network),
+                "protocol": artefact.protocol,
+                "selection": plan.run(cell.runs[0]).selection.use,
+                "failed_checks": "; ".join(dict.fromkeys(failed)),
+                "runs": " ".join(cell.runs),
+            }
+        )
+    names = {
+        entry["published"]: c for c, entry in plan.grid["columns"].items() if "published" in entry
+    }
+    printed = published(artefact.published, names)
+    table = pd.DataFrame(rows).merge(printed, on=KEYS, how="left")
+    table["difference"] = (table.ours - table.published).round(2)
+    table["mark"] = table.groupby(["network", "column"], group_keys=False).ours.apply(_marks)
+    return _against_best_baseline(table, images, plan.grid["roles"]["ours"])
+
+
+def norms(plan: Plan, cell: Cell, artefact: Artefact) -> set[str]:
+    """The norms that a column's attacks live in."""
+    entry = plan.column(cell.column, artefact.protocol)
+    parts = [
+        plan.column(part, artefact.protocol) for part in entry.get("mean", entry.get("all", []))
+    ]
+    threats = {part["threat"] for part in [entry, *parts] if "threat" in part}
+    table = plan.grid["datasets"][plan.dataset(cell.dataset)]["threats"]
+    return {table[threat]["norm"] for threat in threats}
+
+
+@cache
+def _attack_columns(plan: Plan, dataset: str, protocol: str) -> dict[str, str]:
+    """Column -> probe, for columns that are one attack."""
+    return {
+        name: plan.probe(name, dataset, protocol).id
+        for name in plan.grid["columns"]
+        if "attack" in plan.column(name) and plan.affords(name, dataset, protocol)
+    }
+
+
+def trust_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> list[Check]:
+    """Everything that is known for or against a model's numbers in this artefact."""
+    records, about = read
+    dataset = artefact.cells[0].dataset
+    columns = {
+        name: records[probe]
+        for name, probe in _attack_columns(plan, dataset, artefact.protocol).items()
+        if probe in records
+    }
+    flags = {name: record.correct for name, record in columns.items()}
+    for cell in artefact.cells:
+        if cell.column == "AA" and run in cell.runs:
+            flags["AA"] = value(cell.formula, records)
+    undefended = plan.run(run).method.slug == plan.grid["roles"]["undefended"]
+    checks = record_checks(columns, flags, undefended, plan.run(run).selection.use)
+    return [Check.from_json(entry) for entry in about["checks"]] + checks
+
+
+def _against_best_baseline(
+    table: pd.DataFrame, images: Mapping[tuple, np.ndarray], ours: str
+) -> pd.DataFrame:
+    """Each method against the best method that is not ours, on the same images (exact McNemar)."""
+    found: list[tuple[str | None, float | None]] = []
+    for row in table.itertuples():
+        rivals = table[(table.network == row.network) & (table.column == row.column)]
+        rivals = rivals[~rivals.method.str.startswith(ours) & (rivals.method != row.method)]
+        mine = images[row.network, row.column, row.method]
+        if rivals.empty or not np.isin(mine, (0, 1)).all():  # a mean of columns is no yes or no
+            found.append((None, None))
+            continue
+        best = str(rivals.loc[rivals.ours.idxmax()].method)
+        p = mcnemar(mine.astype(bool), images[row.network, row.column, best].astype(bool))
+        found.append((best, float(f"{p:.3g}")))
+    baselines, p_values = zip(*found, strict=True)
+    return table.assign(best_baseline=baselines, p_against_it=p_values)
+
+
+def _marks(ours: pd.Series) -> pd.Series:
+    """`best` and `second` by rank; equal numbers share a mark."""
+    rank = ours.rank(method="min", ascending=False)
+    return rank.map({1.0: "best", 2.0: "second"}).fillna("")

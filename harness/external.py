@@ -1,0 +1,159 @@
+"""Other people's models: any torch classifier for images in [0,1], through the same suite and checks.
+
+    python -m harness.evaluate --model net.py:build --weights w.safetensors --data cifar10 --attacks all
+
+Its records lie beside ours, under a name made of the function's and a hash of its code and weights; the
+answer is `results/external/<name>/report.md` and `report.html`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+from pathlib import Path
+
+import jinja2
+import pandas as pd
+import torch
+from safetensors.torch import load as tensors_from
+from torch import nn
+
+from harness import paths
+from harness.cells import value
+from harness.data import load
+from harness.errors import UserError, expected
+from harness.evaluate import evaluate
+from harness.files import sha256, write_whole
+from harness.page import TEMPLATES
+from harness.plan import PROTOCOLS, Plan
+from harness.provenance import provenance
+from harness.records import Record, read_records
+from harness.runs import EvalRun
+from harness.statistics import wilson
+from harness.trust import Check, record_checks
+
+_DEFAULT_SCALE = "paper"
+
+
+def evaluate_external(options: argparse.Namespace, device: torch.device) -> None:
+    if not options.data:
+        raise expected("a data set with --model", "none", "add --data cifar10")
+    plan = Plan.read(options.scale or _DEFAULT_SCALE, options.grid)
+    plan.scale = {**plan.scale, "test": dict(plan.scale["test"])}
+    available = len(load(plan.dataset(options.data), "test"))
+    wanted = min(options.examples or plan.scale["test"]["examples"], available)
+    plan.scale["test"]["examples"] = wanted
+    model, name = build(options.model, options.weights)
+    columns = chosen_columns(plan, options.attacks, options.data)
+    needed = set(columns)
+    formulas = {c: plan.formula(c, options.data, needed, PROTOCOLS[0]) for c in columns}
+    probes = {probe.id: probe for _, own in formulas.values() for probe in own}
+    evaluation = EvalRun(name, tuple(probes[key] for key in sorted(probes)))
+    evaluate(evaluation, model.to(device).eval(), options.results, device)
+
+    records, about = read_records(paths.records(options.results, evaluation.id))
+    rows, plain = [], {}
+    for column, (formula, _) in formulas.items():
+        flags = value(formula, records)
+        low, high = wilson(float(flags.sum()), len(flags))
+        calls = max(records[probe].backward for probe in formula.probes)
+        rows.append((column, 100 * flags.mean(), 100 * low, 100 * high, len(flags), calls))
+        if formula.op == "probe":
+            plain[column] = records[formula.parts[0]]
+    table = pd.DataFrame(rows, columns=["column", "accuracy", "low", "high", "n", "gradient_calls"])
+    checks = all_checks(about["checks"], plain, formulas, records)
+    folder = options.results / "external" / name
+    write_report(folder, options, table.round(2), checks)
+    print(f"the report is at {folder / 'report.md'} and {folder / 'report.html'}")
+
+
+def build(address: str, weights: Path | None) -> tuple[nn.Module, str]:
+    """The network that `path.py:function` returns, with its weights, and a name for its records."""
+    path, _, function = address.rpartition(":")
+    source = Path(path)
+    if not path or not source.is_file():
+        raise expected(
+            "--model path.py:function", address, "give a Python file and a function in it"
+        )
+    spec = importlib.util.spec_from_file_location(source.stem, source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(getattr(module, function, None)):
+        raise expected(
+            f"a function {function!r} in {source}", "none", "name one that returns a network"
+        )
+    model = getattr(module, function)()
+    if not isinstance(model, nn.Module):
+        raise expected(
+            "a torch.nn.Module from it", type(model).__name__, "return the network itself"
+        )
+    content = source.read_bytes()
+    if weights is not None:
+        data = weights.read_bytes()
+        content += data
+        try:
+            model.load_state_dict(tensors_from(data))
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300]
+            raise UserError(
+                f"expected weights for {function} in {weights}, found: {reason}; give its own file."
+            ) from None
+    slug = re.sub(r"\W", "_", function)
+    return model, f"external-{source.stem}-{slug}-s0-{sha256(content)[:10]}"
+
+
+def chosen_columns(plan: Plan, attacks: str, dataset: str) -> list[str]:
+    """Columns by name; `all` are those that the data set has threats for, aliases left out."""
+    if attacks != "all":
+        columns = [name.strip() for name in attacks.split(",")]
+        for name in columns:
+            plan.column(name)
+        return columns
+    found: dict[str, str] = {}
+    for name in plan.grid["columns"]:
+        entry = plan.column(name)
+        parts = entry.get("mean", entry.get("all", [name]))
+        if all(plan.affords(part, dataset, PROTOCOLS[0]) for part in parts):
+            found.setdefault(str(entry), name)
+    return list(found.values())
+
+
+def all_checks(own, plain: dict[str, Record], formulas, records) -> list[Check]:
+    flags = {name: record.correct for name, record in plain.items()}
+    if "AA" in formulas:
+        flags["AA"] = value(formulas["AA"][0], records)
+    checks = [Check.from_json(entry) for entry in own]
+    return checks + record_checks(plain, flags, undefended=False, selection=None)
+
+
+def write_report(
+    folder: Path, options: argparse.Namespace, table: pd.DataFrame, checks: list[Check]
+) -> None:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    page = environment.get_template("external.html.j2")
+    rows = table.to_dict("records")
+    html = page.render(options=options, rows=rows, checks=checks, made=provenance())
+    lines = [
+        f"# {options.model} on {options.data}",
+        "",
+        "| column | accuracy | 95 % | n | gradient calls |",
+    ]
+    lines.append("|---|---:|---|---:|---:|")
+    lines += [
+        f"| {r['column']} | {r['accuracy']:.2f} | {r['low']:.2f} to {r['high']:.2f} | {r['n']} | "
+        f"{r['gradient_calls']} |"
+        for r in rows
+    ]
+    lines += ["", "| check | verdict | found |", "|---|---|---|"]
+    lines += [
+        f"| {c.name} {c.norm or ''} | {'held' if c.ok else '**failed**'} | {c.found} |"
+        for c in checks
+    ]
+    write_whole(folder / "table.csv", table.to_csv(index=False))
+    write_whole(folder / "report.md", "\n".join(lines) + "\n")
+    write_whole(folder / "report.html", html)

@@ -1,0 +1,132 @@
+"""Models that must not be believed, and records that contradict themselves, raise their flags."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import L2, LINF
+
+from harness.checks import inspect
+from harness.data import load
+from harness.models import new_model
+from harness.records import Record
+from harness.statistics import mcnemar
+from harness.trust import Check, record_checks
+
+BALLS = {"linf": LINF.ball, "l2": L2.ball}
+
+
+@pytest.fixture(scope="module")
+def images():
+    digits = load("digits", "train").take(slice(500))
+    return torch.from_numpy(digits.x), torch.from_numpy(digits.y)
+
+
+@pytest.fixture(scope="module")
+def taught(images):
+    x, y = images[0].float() / 255, images[1]
+    model = new_model("tiny", 1, 10, seed=0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(40):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return model.eval()
+
+
+class Wrapped(torch.nn.Module):
+    def __init__(self, model, change):
+        super().__init__()
+        self.model, self.change = model, change
+
+    def forward(self, x):
+        return self.change(self.model(x))
+
+
+def failed(model, images):
+    return {check.name for check in inspect(model, *images, BALLS) if not check.ok}
+
+
+def test_an_honest_model_passes(taught, images):
+    assert failed(taught, images) == set()
+
+
+def test_a_randomised_model_is_seen(taught, images):
+    noisy = Wrapped(taught, lambda z: z + torch.randn_like(z))
+    assert "deterministic logits" in failed(noisy, images)
+
+
+def test_probabilities_are_seen(taught, images):
+    assert "logits, not probabilities" in failed(
+        Wrapped(taught, lambda z: z.softmax(dim=1)), images
+    )
+
+
+def test_masked_gradients_are_seen(taught, images):
+    masked = Wrapped(taught, lambda z: (z * 10).round() + 0 * z)
+    found = failed(masked, images)
+    assert "usable gradients" in found
+    assert "accuracy falls with eps to about 0" in found
+
+
+def record(correct, backward=0, warnings=()):
+    correct = np.asarray(correct, dtype=bool)
+    zeros = np.zeros(len(correct), np.int16)
+    return Record(correct, zeros, zeros.astype(np.int8), 1, backward, 1, 1, tuple(warnings))
+
+
+def verdicts(columns, undefended=False, selection="last", **flags):
+    flags = {**{name: entry.correct for name, entry in columns.items()}, **flags}
+    return {c.name: c.ok for c in record_checks(columns, flags, undefended, selection)}
+
+
+MANY, FEW = np.arange(100) < 60, np.arange(100) < 40
+
+
+def test_ten_steps_are_not_a_hundred():
+    assert not verdicts({"PGD100": record(MANY, 10)})["PGD100 takes 100 steps"]
+    assert verdicts({"PGD100": record(MANY, 100)})["PGD100 takes 100 steps"]
+
+
+def test_more_steps_must_not_be_weaker():
+    columns = {"PGD20": record(FEW, 20), "PGD100": record(MANY, 100), "APGD_ce": record(FEW)}
+    found = verdicts(columns)
+    assert not found["PGD100 no weaker than PGD20"]
+    assert found["APGD_ce no weaker than PGD100"]
+    one_more = FEW | (np.arange(100) == 99)
+    assert verdicts({**columns, "PGD100": record(one_more, 100)})["PGD100 no weaker than PGD20"]
+
+
+def test_autoattack_above_a_component_and_square_beyond_the_others():
+    columns = {name: record(MANY) for name in ("APGD_ce", "APGD_t", "FAB_t")}
+    columns["Square"] = record(FEW)
+    found = verdicts(columns, AA=MANY)
+    assert not found["AA at most each component, per image"]
+    assert not found["no hint of masked gradients from Square"]
+    assert verdicts(columns, AA=FEW)["AA at most each component, per image"]
+
+
+def test_other_flags():
+    columns = {"PGD20": record(MANY, 20), "AA": record(FEW, warnings=["zero gradient"])}
+    found = verdicts(columns, undefended=True, selection="paper-test")
+    assert not found["the undefended model falls"]
+    assert not found["PGD close to AutoAttack"]
+    assert not found["checkpoint not selected on test data"]
+    assert not found["AutoAttack had no warnings"]
+
+
+def test_what_a_check_touches():
+    assert Check("a", False, "").touches("NAT", set())
+    assert Check("a", False, "", norm="l2").touches("AA_2", {"l2"})
+    assert not Check("a", False, "", norm="l2").touches("AA", {"linf"})
+    assert not Check("a", False, "", columns=("AA",)).touches("PGD20", {"linf"})
+    check = Check("a", False, "b", columns=("AA",))
+    assert Check.from_json(check.as_json()) == check
+
+
+def test_mcnemar_against_the_binomial():
+    one, other = np.zeros(20, bool), np.zeros(20, bool)
+    one[:9], other[9] = True, True  # 9 against 1: 2 (1 + 10) / 2^10
+    assert mcnemar(one, other) == pytest.approx(22 / 1024)
+    assert mcnemar(one, one) == 1.0
+    big = np.arange(10_000) < 5_000
+    assert mcnemar(big, ~big) == 1.0
