@@ -11,6 +11,7 @@ from harness.augment import augmented
 from harness.data import load
 from harness.data.sets import SETS
 from harness.errors import UserError
+from harness.identity import canonical
 from harness.runs import Augment
 
 RNG = np.random.default_rng(0)
@@ -161,3 +162,22 @@ def test_a_crop_is_a_window_of_the_padded_image():
     found = (windows == cropped[:, :, None, None]).all(dim=(1, 4, 5)).flatten(1)
     assert (found.sum(dim=1) >= 1).all()
     assert len(found.float().argmax(dim=1).unique()) > 10
+
+
+def test_cutout_blackens_one_square_that_may_hang_over_the_edge():
+    pixels = torch.full((500, 3, 8, 8), 255, dtype=torch.uint8)
+    cut = augmented(pixels, Augment(0, False, cutout=4), generator())
+    black = cut == 0
+    assert torch.equal(black.any(dim=1), black.all(dim=1))
+    rows, columns = black[:, 0].any(dim=2).sum(dim=1), black[:, 0].any(dim=1).sum(dim=1)
+    assert torch.equal(black[:, 0].sum(dim=(1, 2)), rows * columns)
+    assert rows.max() == columns.max() == 4
+    assert rows.min() == columns.min() == 2
+    assert torch.equal(cut, augmented(pixels, Augment(0, False, cutout=4), generator()))
+
+
+def test_no_cutout_leaves_identity_and_random_stream_as_they_were():
+    pixels = torch.randint(1, 256, (20, 1, 8, 8), generator=generator(), dtype=torch.uint8)
+    plain, cut = (augmented(pixels, Augment(1, True, size), generator(1)) for size in (None, 3))
+    assert torch.equal(torch.where(cut == 0, cut, plain), cut)
+    assert "cutout" not in canonical(Augment(1, True))
