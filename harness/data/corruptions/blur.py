@@ -30,19 +30,24 @@ def defocus_blur(x: np.ndarray, draws: Draws, radius: float, rim: float) -> np.n
 
 
 def glass_blur(x: np.ndarray, draws: Draws, sigma: float, shift: float, rounds: int) -> np.ndarray:
-    """Every pixel, from the bottom right, changes places with a near one above or left of it."""
+    """Every pixel takes the colour of a near one, mostly above or left of it, between two blurs.
+
+    The paper shuffles neighbours; the released code's exchange of two array views copies one over
+    the other instead, and that is what CIFAR-10-C's images show. Offsets are -shift .. shift-1, and
+    a margin stays in place, as there.
+    """
     sigma, shift = pixels(x, sigma), round(pixels(x, shift))
-    height, width = x.shape[2:]
-    out = np.ascontiguousarray(gaussian(x, sigma).transpose(2, 3, 0, 1))  # (h, w, n, c)
-    image = np.arange(len(x))
+    count, channels, height, width = x.shape
+    out = gaussian(x, sigma)
+    rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
+    inside = (rows > shift) & (rows <= height - shift) & (columns > shift)
+    inside &= columns <= width - shift
     for _ in range(rounds):
-        moves = draws.integers(2 * shift, 2, height, width) - shift
-        for i in range(height - shift, shift, -1):
-            for j in range(width - shift, shift, -1):
-                i2, j2 = i + moves[:, 0, i, j], j + moves[:, 1, i, j]
-                here, there = out[i, j].copy(), out[i2, j2, image]
-                out[i, j], out[i2, j2, image] = there, here
-    return gaussian(out.transpose(2, 3, 0, 1), sigma)
+        moves = np.where(inside, draws.integers(2 * shift, 2, height, width) - shift, 0)
+        near = (rows + moves[:, 0]) * width + columns + moves[:, 1]
+        flat = out.reshape(count, channels, -1)
+        out = np.take_along_axis(flat, near.reshape(count, 1, -1), axis=2).reshape(x.shape)
+    return gaussian(out, sigma)
 
 
 def motion_blur(x: np.ndarray, draws: Draws, radius: float, sigma: float) -> np.ndarray:
