@@ -22,12 +22,6 @@ def idx(array: np.ndarray) -> bytes:
     return head + array.tobytes()
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("GENERALIST_DATA", str(tmp_path))
-    return tmp_path
-
-
 def write_mnist(folder, compress=lambda data: data):
     x = RNG.integers(256, size=(40, 28, 28), dtype=np.uint8)
     y = (np.arange(40) % 10).astype(np.uint8)

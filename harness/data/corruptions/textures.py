@@ -92,6 +92,7 @@ _TINT = np.array([0.85, 1.0, 1.1], np.float32)[:, None, None]
 _LEVELS = (0.51, 0.81, 0.81, 0.60, 0.48, 0.36)  # the mean brightness of the photographs
 
 
+@lru_cache(maxsize=len(_PHOTOGRAPHS))
 def _drawn(number: int) -> np.ndarray:
     """Ice ferns on a window: stems with branches at 60 degrees, over a milky ground."""
     rng = np.random.default_rng(number)
