@@ -11,7 +11,7 @@ from harness.data.corruptions import CORRUPTIONS, EXTRA, MAIN, SEVERITIES, corru
 from harness.data.corruptions.linear import box_matrix
 from harness.data.corruptions.sequences import FRAMES, film, flip_probability, frame_accuracy
 from harness.data.corruptions.strengths import STRENGTHS
-from harness.data.corruptions.textures import frost_textures
+from harness.data.corruptions.textures import frost_source, frost_textures
 from harness.errors import UserError
 
 # Whose published strengths do not order the mean L2 distance: glass and motion blur vary sigma and
@@ -180,6 +180,22 @@ def test_fog_takes_contrast_and_frost_is_bright(photos):
     assert len(textures) == 6
     assert all(0.3 < texture.mean() < 0.9 for texture in textures)
     assert all(min(texture.shape[1:]) >= 32 for texture in textures)
+
+
+def test_frost_uses_the_photographs_where_they_are_installed(photos, tmp_path, monkeypatch):
+    drawn = corrupt(photos, "frost", 3)
+    assert frost_source() == "drawn"
+    folder = tmp_path / "imagecorruptions" / "frost"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("raise ImportError('never imported')")
+    for i in range(1, 7):
+        file = folder / f"frost{i}.{'png' if i < 4 else 'jpg'}"
+        Image.new("RGB", (400, 330), (255, 255, 255)).save(file)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert frost_source() == "photographs of imagecorruptions"
+    white = np.clip(0.9 * photos + 0.4 * 255, 0, 255)
+    assert np.abs(corrupt(photos, "frost", 3) - white).max() < 1
+    assert not np.array_equal(corrupt(photos, "frost", 3), drawn)
 
 
 def test_bad_requests_are_refused(photos):

