@@ -3,6 +3,8 @@
 Loss: w_n CE(f(x), y) + w_r CE(f(x'), y), the papers' beta = 1/2 being w = (1/2, 1/2). An average,
 not a sum: a sum would double the learning rate. x and x' go through the network separately, so each
 has its own BatchNorm statistics; a term of weight 0 is not computed and leaves no trace in them.
+
+Certain: the average. Guess: PGD as the adversary (Goodfellow et al. used FGSM), separate forwards.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ PGD in eval mode from x plus a little Gaussian noise (at x' = x the gradient of 
 not detached. The papers' lambda is the released code's beta. The mean is over examples only: dividing
 by examples times classes, as a 'mean' reduction does, would shrink the term K-fold. x and x' are
 forwarded separately.
+
+Certain: loss, attack, start (read in the released code).
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ The authors' code differs from their text; each difference is a field, and the p
 config/grid.yaml sets them all: the final gamma, `shared_lr`, `redistribution`, `average` (warm-up of
 a'), each learner's `average`, and the learners' eps, step and schedule.
 
-Guesses, where neither text nor code says: optimizer momentum survives a redistribution; a learner's
+Certain: the updates of Algorithm 1 and 2, t' = 75, c = 5, a' = 0.999, gamma = (1, 1, 1, 0), b = 0.5.
+Guesses: where neither text nor code says, optimizer momentum survives a redistribution, and a learner's
 own weight average is overwritten too (else it would pull the mixture back to before it).
 """
 

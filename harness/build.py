@@ -41,29 +41,50 @@ class Builder:
     presets: Mapping[str, Any]
     overlay: Mapping[str, Any]  # of the scale
 
-    def method(self, slug: str) -> Method:
+    def entry(self, slug: str) -> dict[str, Any]:
+        """A grid's entry. `slug@preset` asks for a preset by name, so there the preset wins."""
+        slug, _, preset = slug.partition("@")
         if slug not in self.entries:
             raise unknown("method", slug, self.entries, "config/grid.yaml's methods")
-        return self.build(self.entries[slug], f"methods.{slug}")
+        entry = dict(self.entries[slug])
+        if preset:
+            for layer in self._layers(self._preset(preset, slug), entry["method"], slug):
+                entry = merged(entry, layer)
+            entry["preset"] = preset
+        return entry
 
-    def parents(self, slug: str) -> tuple[str, ...]:
-        return tuple(self.entries[slug].get("parents", ()))
+    def _preset(self, name: str, where: str) -> Mapping[str, Any]:
+        if name not in self.presets:
+            raise unknown("preset", name, self.presets, where)
+        return self.presets[name]
 
-    def build(self, entry: Mapping[str, Any], where: str) -> Method:
-        entry = {key: value for key, value in entry.items() if key != "parents"}
-        name, preset = entry.pop("method"), entry.pop("preset", DEFAULT_PRESET)
+    def _class(self, name: str, where: str) -> type:
         if name not in self.methods:
             raise unknown("method class", name, self.methods, where)
-        if preset not in self.presets:
-            raise unknown("preset", preset, self.presets, where)
-        cls = self.methods[name]
-        layers = [self.presets[preset], self.overlay]
-        if hasattr(cls, "start"):
-            for layer in reversed(layers):
-                entry = merged(layer.get(name, {}), entry)
+        return self.methods[name]
+
+    def _layers(self, source: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
+        """What a preset or a scale says of a method: in general first, then of it in particular."""
+        alone = hasattr(self._class(name, where), "start")
+        return [source.get(key, {}) for key in ([name] if alone else [_SINGLE, name])]
+
+    def method(self, slug: str) -> Method:
+        return self.build(self.entry(slug), f"methods.{slug}")
+
+    def parents(self, slug: str) -> tuple[str, ...]:
+        return tuple(self.entry(slug).get("parents", ()))
+
+    def build(self, spec: Mapping[str, Any], where: str) -> Method:
+        entry = {key: value for key, value in spec.items() if key != "parents"}
+        name, preset = entry.pop("method"), entry.pop("preset", DEFAULT_PRESET)
+        cls = self._class(name, where)
+        for source in (self.overlay, self._preset(preset, where)):
+            for layer in reversed(self._layers(source, name, where)):
+                entry = merged(layer, entry)
+        if hasattr(cls, "start"):  # it owns its update; the others are run by a Single
+            if "optim" in {f.name for f in fields(cls)}:
+                entry.setdefault("optim", "robust")
             return self._dataclass(cls, entry, where, preset)
-        for layer in reversed(layers):
-            entry = merged(layer.get(_SINGLE, {}), entry)
         own = {f.name for f in fields(cls)}
         allowed = own | {"optim", "average"}
         for key in entry.keys() - allowed:
@@ -152,9 +173,7 @@ class Builder:
         """A base learner: a grid method's slug, or {learner: slug, <fields to change>}."""
         value = {"learner": value} if isinstance(value, str) else dict(value)
         slug = value.pop("learner")
-        if slug not in self.entries:
-            raise unknown("method", slug, self.entries, where)
-        base = dict(self.entries[slug])
+        base = self.entry(slug)
         if hasattr(self.methods.get(base["method"]), "start"):
             raise expected(f"a one-objective method at {where}", slug, "use nt, at, trades1, ...")
         if isinstance(value.get("optim"), Mapping):  # {lr: ...} means: this learner's, but lr

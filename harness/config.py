@@ -36,11 +36,15 @@ def read_scale(name: str) -> dict[str, Any]:
 
 
 def read_grid(path: Path | None = None) -> dict[str, Any]:
-    return _checked(path or CONFIG / "grid.yaml", "grid")
+    """The grid; unless it brings its own, with the presets of config/presets.yaml."""
+    return _checked(path or CONFIG / "grid.yaml", "grid", {"presets": CONFIG / "presets.yaml"})
 
 
-def _checked(path: Path, schema: str) -> dict[str, Any]:
+def _checked(path: Path, schema: str, parts: dict[str, Path] | None = None) -> dict[str, Any]:
     content = read_yaml(path)
+    for section, file in (parts or {}).items():
+        if isinstance(content, dict) and section not in content:
+            content[section] = read_yaml(file)
     validator = jsonschema.Draft202012Validator(read_yaml(SCHEMAS / f"{schema}.schema.yaml"))
     error = jsonschema.exceptions.best_match(validator.iter_errors(content))
     if error is not None:

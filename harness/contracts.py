@@ -51,6 +51,7 @@ class Lab:
     generator: Callable[[str], torch.Generator]  # one independent stream per role
     device: torch.device
     validation: Batch  # held-out training images, never test images
+    sample: Batch  # some training images as they are, for statistics
 
 
 @runtime_checkable

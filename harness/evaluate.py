@@ -20,7 +20,7 @@ from harness.attacks import counting, perturb
 from harness.augment import unit
 from harness.data import Images, load
 from harness.device import DEVICES, limit_threads, pick_device
-from harness.errors import run_command
+from harness.errors import expected, run_command
 from harness.identity import canonical, seed_from
 from harness.plan import Plan
 from harness.progress import Progress
@@ -94,7 +94,12 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
     options = parser.parse_args()
     plan = Plan.read(options.scale, options.grid)
-    evaluation = plan.evaluations[plan.run(options.run).id]
+    run = plan.run(options.run)
+    if run.id not in plan.evaluations:
+        raise expected(
+            "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
+        )
+    evaluation = plan.evaluations[run.id]
     limit_threads(options.threads)
     evaluate(evaluation, options.results, pick_device(options.device))
 

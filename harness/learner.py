@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -133,20 +133,31 @@ class Learner:
         self.generator = lab.generator(role)
         self.averaged = copy.deepcopy(self.model) if single.average else None
 
-    def step(self, batch: Batch, clock: Clock, lr: float | None = None) -> Mapping[str, float]:
+    def step(
+        self,
+        batch: Batch,
+        clock: Clock,
+        lr: float | None = None,
+        objective: Callable[..., torch.Tensor] | None = None,
+    ) -> Mapping[str, float]:
+        """One update; a method that owns the schedule or the choice of loss passes its own."""
         lr = self.single.optim.lr_at(clock) if lr is None else lr
         self.model.train()
-        loss = self.single.objective(self.model, batch, clock, self.generator)
+        loss = (objective or self.single.objective)(self.model, batch, clock, self.generator)
         value = finite(loss, clock, self.single.slug)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        self.apply(clock, lr)
+        return {"loss": value, "lr": lr}
+
+    def apply(self, clock: Clock, lr: float) -> None:
+        """Update with the gradients that stand in the parameters, then the weight average."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
         if self.averaged is not None and self.single.average is not None:
             decay = self.single.average.decay_at(clock.steps_done)
             mix_into(self.averaged, [self.model], [1.0], decay)
-        return {"loss": value, "lr": lr}
 
     def deployed(self) -> torch.nn.Module:
         return self.model if self.averaged is None else self.averaged

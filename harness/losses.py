@@ -17,6 +17,15 @@ def kl(clean: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (log_p.exp() * (log_p - log_q)).sum(dim=1)
 
 
+def squared_distance(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """sum_k (p_k - q_k)^2 per example, between distributions."""
+    return (p - q).square().sum(dim=1)
+
+
+def one_hot(y: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.one_hot(y, like.shape[1]).to(like.dtype)
+
+
 Climb = Callable[["torch.Tensor"], "torch.Tensor"]
 
 
@@ -31,8 +40,20 @@ def climb_kl(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Climb:
     return lambda logits: kl(clean, logits)
 
 
+def climb_squared_label(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Climb:
+    return lambda logits: squared_distance(logits.softmax(dim=1), one_hot(y, logits))
+
+
+def climb_squared_clean(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Climb:
+    with torch.no_grad():
+        clean = model(x).softmax(dim=1)
+    return lambda logits: squared_distance(logits.softmax(dim=1), clean)
+
+
 # What an attack maximises: from (model, x, y) to a function of the perturbed image's logits.
 CLIMBS: dict[str, Callable[..., Climb]] = {
     "ce": climb_cross_entropy,
     "kl": climb_kl,
+    "squared_label": climb_squared_label,
+    "squared_clean": climb_squared_clean,
 }

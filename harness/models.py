@@ -1,5 +1,7 @@
 """Networks, by name. Inputs are images in [0,1]; outputs are logits.
 
+Each is `head(features(x))`: Grad-CAM looks at the features, the last stage's map.
+
 `resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
 classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what
 others call WRN-34-10 (46,160,474 parameters). `tiny` and `tiny_wide` are for smoke runs.
@@ -60,9 +62,14 @@ class ResNet(nn.Module):
         self.stages = nn.Sequential(*stages)
         self.linear = nn.Linear(before, num_classes)
 
+    def features(self, x: Tensor) -> Tensor:
+        return self.stages(self.bn1(self.conv1(x)).relu())
+
+    def head(self, features: Tensor) -> Tensor:
+        return self.linear(features.mean(dim=(2, 3)))
+
     def forward(self, x: Tensor) -> Tensor:
-        out = self.stages(self.bn1(self.conv1(x)).relu())
-        return self.linear(out.mean(dim=(2, 3)))
+        return self.head(self.features(x))
 
 
 class PreActivationBlock(nn.Module):
@@ -106,9 +113,14 @@ class WideResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         nn.init.zeros_(self.linear.bias)
 
+    def features(self, x: Tensor) -> Tensor:
+        return self.bn1(self.blocks(self.conv1(x))).relu()
+
+    def head(self, features: Tensor) -> Tensor:
+        return self.linear(features.mean(dim=(2, 3)))
+
     def forward(self, x: Tensor) -> Tensor:
-        out = self.bn1(self.blocks(self.conv1(x))).relu()
-        return self.linear(out.mean(dim=(2, 3)))
+        return self.head(self.features(x))
 
 
 # name -> builder(input channels, classes)

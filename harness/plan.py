@@ -76,6 +76,12 @@ class Plan:
             raise unknown("run", run_id, self.runs, f"scale {self.name}")
         return self.runs[run_id]
 
+    def label(self, slug: str) -> str:
+        """How a row is called: the method's label and, for `slug@preset`, the preset's."""
+        slug, _, preset = slug.partition("@")
+        label = self.grid["labels"].get(slug, slug)
+        return f"{label}, {self.grid['presets'][preset]['label']}" if preset else label
+
     def dataset(self, name: str) -> str:
         return self._named("datasets", name)
 
@@ -107,7 +113,11 @@ class Plan:
         dataset, network = self.dataset(dataset), self.network(network)
         builder = self._builder(dataset, network)
         method = builder.method(slug)
-        recipe = merged(self.grid["recipe"], self.scale["recipe"])
+        entry = builder.entry(slug)
+        preset = self.grid["presets"][entry.get("preset", DEFAULT_PRESET)]
+        own = preset.get("recipes", {}).get(entry["method"], {})
+        recipe = merged(merged(self.grid["recipe"], own), self.scale["recipe"])
+        augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
         parents = [
             self.train_run(parent, dataset, network, seed).id for parent in builder.parents(slug)
         ]
@@ -115,16 +125,15 @@ class Plan:
             dataset=dataset,
             network=network,
             method=method,
-            recipe=Recipe(augment=Augment(**self.grid["datasets"][dataset]["augment"]), **recipe),
-            selection=self._selection(slug, dataset),
+            recipe=Recipe(augment=Augment(**augment), **recipe),
+            selection=self._selection(preset, dataset),
             seed=seed,
             parents=tuple(parents),
         )
         return self.runs.setdefault(run.id, run)
 
-    def _selection(self, slug: str, dataset: str) -> Selection:
-        preset = self.grid["methods"][slug].get("preset", DEFAULT_PRESET)
-        entry = merged(self.scale["selection"], self.grid["presets"][preset].get("selection", {}))
+    def _selection(self, preset: Mapping[str, Any], dataset: str) -> Selection:
+        entry = merged(self.scale["selection"], preset.get("selection", {}))
         attack = None if entry["use"] == "last" else self._test_pgd(dataset, "linf", 20)
         return Selection(attack=attack, **entry)
 

@@ -50,7 +50,7 @@ def cells(
                 "network": cell.network,
                 "method": cell.method,
                 "column": cell.column,
-                "label": plan.grid["labels"].get(cell.method, cell.method),
+                "label": plan.label(cell.method),
                 "ours": round(float(np.mean(accuracies)), 2),
                 "low": round(100 * low, 2),
                 "high": round(100 * high, 2),

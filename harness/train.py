@@ -36,6 +36,8 @@ from harness.provenance import provenance
 from harness.runs import TrainRun
 from harness.store import load_model
 
+_SAMPLE = 1000
+
 
 class Batches:
     """The training set on the device; the batch of any step can be asked for directly."""
@@ -65,8 +67,9 @@ def seeded(device: torch.device, *parts: int | str) -> torch.Generator:
     return torch.Generator(device).manual_seed(seed_from(*parts))
 
 
-def held_out(dataset: str, split: str, device: torch.device) -> Batch:
-    images = load(dataset, split)
+def whole(dataset: str, split: str, device: torch.device, examples: int | None = None) -> Batch:
+    """A split as one batch, without augmentation."""
+    images = load(dataset, split).take(slice(examples))
     x, y = torch.from_numpy(images.x).to(device), torch.from_numpy(images.y).to(device)
     return Batch(unit(x), y, torch.arange(len(y), device=device))
 
@@ -80,7 +83,8 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
         num_classes=entry.classes,
         generator=lambda role: seeded(device, run.seed, role),
         device=device,
-        validation=held_out(run.dataset, "validation", device),
+        validation=whole(run.dataset, "validation", device),
+        sample=whole(run.dataset, "train", device, _SAMPLE),
     )
 
 
@@ -90,7 +94,7 @@ class Selector:
     def __init__(self, run: TrainRun, lab: Lab) -> None:
         self.selection, self.seed = run.selection, run.seed
         self.judges = (
-            held_out(run.dataset, "test", lab.device)
+            whole(run.dataset, "test", lab.device)
             if run.selection.use == "paper-test"
             else lab.validation
         )

@@ -4,14 +4,15 @@ import pytest
 import torch
 from conftest import generator
 
+from harness.attacks import ORDERS
 from harness.balls import Ball, into, project, random_point, steepest
 from harness.errors import UserError
 
-NORMS = ["linf", "l2"]
+NORMS = ["linf", "l2", "l1"]
 
 
 def size(norm: str, delta: torch.Tensor) -> torch.Tensor:
-    return delta.flatten(1).norm(p=float("inf") if norm == "linf" else 2, dim=1)
+    return delta.flatten(1).norm(p=ORDERS[norm], dim=1)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -58,6 +59,31 @@ def test_zero_gradient_and_zero_radius_are_harmless(norm):
     x = torch.rand(3, 1, 4, 4, generator=generator())
     assert torch.isfinite(steepest(norm, torch.zeros_like(x))).all()
     assert torch.equal(into(norm, x, x + 1, 0.0), x)
+
+
+def test_the_l1_projection_on_ball_and_box_is_the_nearest_point():
+    """Against a brute-force solver: bisection on the shrinkage, in float64."""
+    x = torch.rand(30, 1, 4, 4, generator=generator(), dtype=torch.float64)
+    candidate = x + torch.randn(x.shape, generator=generator(1), dtype=torch.float64)
+    for radius in (0.01, 0.5, 2.0, 100.0):
+        delta = (candidate - x).flatten(1)
+        room = torch.where(delta > 0, 1 - x.flatten(1), x.flatten(1))
+        low, high = torch.zeros(30, 1, dtype=torch.float64), delta.abs().amax(1, keepdim=True)
+        for _ in range(100):
+            middle = (low + high) / 2
+            kept = torch.minimum((delta.abs() - middle).clamp_min(0), room)
+            too_large = kept.sum(1, keepdim=True) > radius
+            low, high = torch.where(too_large, middle, low), torch.where(too_large, high, middle)
+        expected = delta.sign() * torch.minimum((delta.abs() - high).clamp_min(0), room)
+        found = into("l1", x, candidate, radius) - x
+        torch.testing.assert_close(found.flatten(1), expected, atol=1e-9, rtol=0)
+
+
+def test_the_sparse_l1_step_keeps_its_length():
+    gradient = torch.randn(3, 1, 10, 10, generator=generator())
+    step = steepest("l1", gradient, keep=0.2)
+    assert (step != 0).flatten(1).sum(1).tolist() == [20, 20, 20]
+    torch.testing.assert_close(step.abs().flatten(1).sum(1), torch.ones(3))
 
 
 def test_a_radius_per_pixel_is_respected():

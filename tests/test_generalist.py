@@ -125,7 +125,7 @@ def test_a_shared_learning_rate_is_the_first_learners(lab, batch, clock):
 
 def test_presets(plan):
     text = plan.train_run("generalist_d_nt_linf", "cifar10", "resnet18", 0)
-    released = plan.train_run("generalist_d_nt_linf_released", "cifar10", "resnet18", 0)
+    released = plan.train_run("generalist_d_nt_linf@released", "cifar10", "resnet18", 0)
     assert text.method.gamma == (1, 1, 1, 0)
     assert text.method.redistribution == "once"
     assert not text.method.shared_lr

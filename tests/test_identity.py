@@ -71,6 +71,6 @@ def test_a_hyper_parameter_changes_exactly_its_runs():
 
 
 def test_a_scale_is_not_part_of_identity(plan):
-    again = Plan(plan.grid, plan.scale, "another name")
-    assert list(again.runs) == list(plan.runs)
+    one, other = (Plan(plan.grid, plan.scale, name) for name in ("ci", "another name"))
+    assert list(one.runs) == list(other.runs)
     assert run_of(plan, "at").id in plan.runs

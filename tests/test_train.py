@@ -27,7 +27,7 @@ def train_command(run, results):
     return ["harness.train", "--scale", "ci", "--run", run.id, "--results", str(results)]
 
 
-@pytest.mark.parametrize("slug", ["at", "generalist_t", "generalist_d_nt_linf_released"])
+@pytest.mark.parametrize("slug", ["at", "generalist_t", "generalist_d_nt_linf@released"])
 def test_kill_9_between_epochs_changes_no_bit(plan, slug, tmp_path):
     run = run_of(plan, slug)
     undisturbed, disturbed = tmp_path / "a", tmp_path / "b"

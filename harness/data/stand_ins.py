@@ -30,12 +30,12 @@ def digits(split: str) -> Arrays:
 
 def digits100(split: str) -> Arrays:
     """Two digits side by side, 100 classes: a stand-in for CIFAR-100. Splits share no digit."""
-    return _pairs(split, 1000 if split == "test" else 4000, seed=1)
+    return _pairs(split, 500 if split == "test" else 1500, seed=1)
 
 
 def digits200(split: str) -> Arrays:
     """Pairs, bright on dark or dark on bright, 200 classes: a stand-in for TinyImageNet."""
-    x, y = _pairs(split, 2000 if split == "test" else 8000, seed=2)
+    x, y = _pairs(split, 2000 if split == "test" else 4000, seed=2)
     inverted = np.arange(len(x)) % 2 == 1
     x[inverted] = 255 - x[inverted]
     return x, y + 100 * inverted

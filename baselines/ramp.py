@@ -1,0 +1,117 @@
+"""RAMP: Jiang & Singh, NeurIPS 2024 (arXiv 2402.06827), Algorithm 1 and 2. Generalist++'s text names
+it where its tables print RMC; here it is an extra row.
+
+Per batch, APGD in both norms q, r: x_q, x_r. Loss: CE on the per-example worse of the two, plus
+lam * mean of KL(p(x_q) || p(x_r)) over the examples that are right under q. Per epoch, gradient
+projection: a natural epoch from the same start gives g_N, the robust epoch g_A (both differences of
+weights), and per tensor  W = W_0 + (1 - beta) g_A + beta max(cos(g_A, g_N), 0) g_N.
+
+Certain: both parts, lam = 5, beta = 0.5. Guesses: the natural epoch uses the same optimizer settings
+and its own momentum; BatchNorm's statistics are the robust network's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from baselines.nt import NT
+from harness.apgd import APGD
+from harness.attacks import Threat, perturb
+from harness.contracts import Batch, Clock, Lab
+from harness.lazy import torch
+from harness.learner import Optim, Single
+from harness.losses import cross_entropy, kl
+from harness.weights import copy_into
+
+
+@dataclass(frozen=True)
+class LogitPairing:
+    """The robust objective: the worse norm's CE, and predictions that agree between the norms."""
+
+    threats: tuple[Threat, Threat]
+    lam: float
+
+    @property
+    def slug(self) -> str:
+        return "ramp"
+
+    def __call__(
+        self, model: torch.nn.Module, batch: Batch, clock: Clock, generator: torch.Generator
+    ) -> torch.Tensor:
+        x_q, x_r = (
+            perturb(APGD(t.ball, t.steps), model, batch.x, batch.y, generator=generator)
+            for t in self.threats
+        )
+        q, r = model(x_q), model(x_r)
+        worse = torch.maximum(cross_entropy(q, batch.y), cross_entropy(r, batch.y)).mean()
+        right = q.argmax(dim=1) == batch.y
+        pairing = (kl(q, r) * right).sum() / right.sum().clamp_min(1)
+        return worse + self.lam * pairing
+
+
+@dataclass(frozen=True)
+class RAMP:
+    threats: tuple[Threat, Threat]  # q, r
+    optim: Optim
+    lam: float = 5.0
+    beta: float = 0.5
+
+    REVISION: ClassVar[int] = 1
+
+    @property
+    def slug(self) -> str:
+        return "ramp"
+
+    def start(self, lab: Lab) -> RAMPTraining:
+        return RAMPTraining(self, lab)
+
+
+class RAMPTraining:
+    def __init__(self, ramp: RAMP, lab: Lab) -> None:
+        self.ramp = ramp
+        self.robust = Single(LogitPairing(ramp.threats, ramp.lam), ramp.optim).start(lab, "robust")
+        self.natural = Single(NT(), ramp.optim).start(lab, "natural")
+        for parent in lab.parents:  # fine-tuning: begin where the parent ended
+            copy_into(self.robust.model, parent)
+        self.origin = lab.new_model()  # W_0 of this epoch
+
+    def step(self, batch: Batch, clock: Clock) -> Mapping[str, float]:
+        if clock.step == 0:
+            for model in (self.origin, self.natural.model):
+                copy_into(model, self.robust.model)
+        reported = self.robust.step(batch, clock)
+        natural = self.natural.step(batch, clock)
+        if clock.step == clock.steps_per_epoch - 1:
+            self._project()
+        return {**reported, "loss_nt": natural["loss"]}
+
+    def _project(self) -> None:
+        models = (self.origin, self.robust.model, self.natural.model)
+        with torch.no_grad():
+            for origin, robust, natural in zip(*(m.parameters() for m in models), strict=True):
+                robust.copy_(projected(origin, robust - origin, natural - origin, self.ramp.beta))
+
+    def deployed(self) -> torch.nn.Module:
+        return self.robust.model
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "robust": self.robust.state_dict(),
+            "natural": self.natural.state_dict(),
+            "origin": self.origin.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.robust.load_state_dict(state["robust"])
+        self.natural.load_state_dict(state["natural"])
+        self.origin.load_state_dict(state["origin"])
+
+
+def projected(
+    origin: torch.Tensor, robust: torch.Tensor, natural: torch.Tensor, beta: float
+) -> torch.Tensor:
+    scale = (robust.norm() * natural.norm()).clamp_min(1e-12)
+    cosine = ((robust * natural).sum() / scale).clamp_min(0)
+    return origin + (1 - beta) * robust + beta * cosine * natural

@@ -1,0 +1,141 @@
+"""Robust mode connectivity (RMC): Wang, Li, Liu, 2023 (arXiv 2303.10225): the row that Generalist++
+prints (its text once says RAMP).
+
+Two trained, frozen end models (parents): A = AT in l_inf, B = AT in l_2. A quadratic Bezier curve
+theta(t) = (1-t)^2 A + 2t(1-t) w + t^2 B with w starting at (A+B)/2; each batch draws t ~ U(0,1),
+attacks f_theta(t) by MSD, and descends CE + weight decay on theta(t) with respect to w alone.
+Deployed is theta(t*): on a grid of t BatchNorm's statistics are re-estimated on training images, and t*
+has the best worst-norm accuracy on held-out training images.
+
+Certain: curve, loss, MSD, selection by the worst norm. Guesses: the grid (0, 0.1 ... 1), the budget in
+the unified recipe (that of AT). Crafting is in train mode: running statistics belong to no single t.
+It costs its two parents on top: 3 to 4 AT runs in all; the DAG trains the parents once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from baselines.msd import MultiSteepest
+from harness.attacks import PGD, Threat, perturb
+from harness.contracts import Batch, Clock, Lab
+from harness.errors import expected
+from harness.lazy import torch
+from harness.learner import Optim, finite
+from harness.losses import cross_entropy
+
+_GRID = 10  # t = 0, 1/10, ..., 1
+
+
+@dataclass(frozen=True)
+class RMC:
+    threats: tuple[Threat, ...]
+    optim: Optim
+
+    REVISION: ClassVar[int] = 1
+
+    @property
+    def slug(self) -> str:
+        return "rmc"
+
+    def start(self, lab: Lab) -> RMCTraining:
+        if len(lab.parents) != 2:
+            raise expected(
+                "two trained parents for RMC", len(lab.parents), "write parents: [at, at_l2]"
+            )
+        return RMCTraining(self, lab)
+
+
+class RMCTraining:
+    def __init__(self, rmc: RMC, lab: Lab) -> None:
+        self.rmc, self.lab = rmc, lab
+        self.ends = [[p.detach() for p in parent.parameters()] for parent in lab.parents]
+        middle = [(a + b) / 2 for a, b in zip(*self.ends, strict=True)]
+        self.bend = torch.nn.ParameterList([torch.nn.Parameter(w) for w in middle])  # w
+        self.model = lab.new_model()  # holds theta(t) of the moment
+        self.generator = lab.generator("curve")
+        # The decay acts on theta(t), not on w: it is added by hand below.
+        self.optimizer = torch.optim.SGD(
+            self.bend.parameters(), lr=rmc.optim.lr, momentum=rmc.optim.momentum
+        )
+
+    def point(self, t: float) -> list[torch.Tensor]:
+        """theta(t); at t = 0 and 1 exactly the ends."""
+        start, end = self.ends
+        return [
+            (1 - t) ** 2 * a + 2 * t * (1 - t) * w.detach() + t**2 * b
+            for a, w, b in zip(start, self.bend, end, strict=True)
+        ]
+
+    def _move_to(self, t: float) -> None:
+        with torch.no_grad():
+            torch._foreach_copy_(list(self.model.parameters()), self.point(t))
+
+    def step(self, batch: Batch, clock: Clock) -> Mapping[str, float]:
+        t = float(torch.rand(1, generator=self.generator, device=self.generator.device))
+        self._move_to(t)
+        model, attack = self.model.train(), MultiSteepest(self.rmc.threats)
+        adversarial = perturb(
+            attack, model, batch.x, batch.y, generator=self.generator, mode="train"
+        )
+        loss = cross_entropy(model(adversarial), batch.y).mean()
+        value = finite(loss, clock, self.rmc.slug)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        lr, decay = self.rmc.optim.lr_at(clock), self.rmc.optim.weight_decay
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        with torch.no_grad():
+            for w, gradient, theta in zip(self.bend, gradients, model.parameters(), strict=True):
+                w.grad = 2 * t * (1 - t) * (gradient + decay * theta)  # d theta(t) / d w
+        self.optimizer.step()
+        return {"loss": value, "lr": lr, "t": t}
+
+    def deployed(self) -> torch.nn.Module:
+        scores = {step / _GRID: self._worst_norm(step / _GRID) for step in range(_GRID + 1)}
+        self._settle(max(scores, key=lambda t: scores[t]))
+        return self.model
+
+    def _settle(self, t: float) -> None:
+        """theta(t) with the BatchNorm statistics that training images give it."""
+        self._move_to(t)
+        layers = [m for m in self.model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+        momenta = [layer.momentum for layer in layers]
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None  # a plain mean over batches
+        self.model.train()
+        with torch.no_grad():
+            for images in self.lab.sample.x.split(250):
+                self.model(images)
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+        self.model.eval()
+
+    def _worst_norm(self, t: float) -> float:
+        self._settle(t)
+        x, y = self.lab.validation.x, self.lab.validation.y
+        accuracies = []
+        for threat in self.rmc.threats:
+            generator = self.lab.generator(f"judge {threat.norm}")
+            adversarial = perturb(PGD.of(threat), self.model, x, y, generator=generator)
+            with torch.no_grad():
+                accuracies.append(
+                    float((self.model(adversarial).argmax(dim=1) == y).float().mean())
+                )
+        return min(accuracies)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "bend": self.bend.state_dict(),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.bend.load_state_dict(state["bend"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.generator.set_state(state["generator"].cpu())

@@ -1,0 +1,64 @@
+"""SCORE: Pang, Lin, Yang, Zhu, Yan, ICML 2022 (arXiv 2202.10103), section 4: squared error, clipped.
+
+d(p, q) = sum_k (p_k - q_k)^2 between softmax outputs, K classes, onehot(y) the label.
+Variant B (TRADES-like, our default): x' maximises d(p(x'), p(x)) from x plus a little noise;
+    l = d(p(x), onehot) + lam d(p(x'), p(x)), with p(x) not detached in the loss.
+Variant A (PGD-AT-like): x' maximises d(p(x'), onehot), crafted in train mode; l = d(p(x'), onehot).
+L = mean of max(l - b, 0), b = c^2 + c^2 / (K - 1); c = 0.3 and lam = 6 for B, c = 0.4 for A.
+
+Certain: both variants' losses, c, lam. Guess: that the papers' SCORE row is variant B.
+Deviation: BatchNorm's buffers are given back after crafting in train mode (A).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from baselines.at import norm_slug
+from harness.attacks import PGD, Threat, perturb
+from harness.contracts import Batch, Clock
+from harness.errors import unknown
+from harness.lazy import torch
+from harness.losses import one_hot, squared_distance
+
+VARIANTS = ("a", "b")
+
+
+@dataclass(frozen=True)
+class SCORE:
+    threat: Threat
+    variant: str = "b"
+    lam: float = 6.0
+    c: float = 0.3
+
+    REVISION: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise unknown("variant", self.variant, VARIANTS, "score")
+
+    @property
+    def slug(self) -> str:
+        return norm_slug("score" if self.variant == "b" else "score_a", self.threat)
+
+    def __call__(
+        self, model: torch.nn.Module, batch: Batch, clock: Clock, generator: torch.Generator
+    ) -> torch.Tensor:
+        x, y = batch.x, batch.y
+        if self.variant == "a":
+            attack = PGD.of(self.threat, loss="squared_label")
+            adversarial = perturb(attack, model, x, y, generator=generator, mode="train")
+            outputs = model(adversarial).softmax(dim=1)
+            loss = squared_distance(outputs, one_hot(y, outputs))
+        else:
+            attack = PGD.of(self.threat, start="normal", loss="squared_clean")
+            adversarial = perturb(attack, model, x, y, generator=generator)
+            outputs, moved = model(x).softmax(dim=1), model(adversarial).softmax(dim=1)
+            natural = squared_distance(outputs, one_hot(y, outputs))
+            loss = natural + self.lam * squared_distance(moved, outputs)
+        return (loss - self.floor(outputs.shape[1])).relu().mean()
+
+    def floor(self, num_classes: int) -> float:
+        """b: the loss below which an example teaches nothing more."""
+        return self.c**2 + self.c**2 / (num_classes - 1)
