@@ -10,9 +10,10 @@ The strengths are those of CIFAR-10-C and hold at 32 pixels. At other sizes (8 t
 Grey images are treated as grey colour images; `saturate` leaves them as they are.
 
 Every image has a random stream of its own, from the seed, the corruption, the severity and the
-image's number: a batch gives what its images give one by one. Written from the published strengths,
-not from the released code, so images agree in kind and strength, not in bits. Values are rounded to
-uint8, where the released code cuts them off.
+image's number: a batch gives what its images give one by one. Our own code for the procedures and
+strengths of the released one, with other random numbers and other image libraries: images should
+agree in kind and strength, not in bits, and have not yet been compared with the official archive.
+Values are rounded to uint8, where the released code cuts them off.
 """
 
 from __future__ import annotations

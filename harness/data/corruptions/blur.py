@@ -33,8 +33,8 @@ def glass_blur(x: np.ndarray, draws: Draws, sigma: float, shift: float, rounds: 
     """Every pixel takes the colour of a near one, mostly above or left of it, between two blurs.
 
     The paper shuffles neighbours; the released code's exchange of two array views copies one over
-    the other instead, and that is what CIFAR-10-C's images show. Offsets are -shift .. shift-1, and
-    a margin stays in place, as there.
+    the other instead, and CIFAR-10-C was made by it. Offsets are -shift .. shift-1, and a margin
+    stays in place, as there.
     """
     sigma, shift = pixels(x, sigma), round(pixels(x, shift))
     count, channels, height, width = x.shape
