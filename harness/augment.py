@@ -9,7 +9,7 @@ from harness.runs import Augment
 
 
 def augmented(pixels: Tensor, augment: Augment, generator: torch.Generator) -> Tensor:
-    """uint8 images to float images in [0,1], cropped and mirrored at random."""
+    """uint8 images to float images in [0,1], cropped, mirrored and cut out at random."""
     count, channels, height, width = pixels.shape
     device = pixels.device
 
@@ -26,7 +26,18 @@ def augmented(pixels: Tensor, augment: Augment, generator: torch.Generator) -> T
     if augment.flip:
         mirrored = draw(2).bool()[:, None, None, None]
         pixels = torch.where(mirrored, pixels.flip(-1), pixels)
+    if augment.cutout:
+        # The centre falls anywhere in the image, so the square may hang over its edge.
+        rows = _covered(draw(height), height, augment.cutout)
+        columns = _covered(draw(width), width, augment.cutout)
+        pixels = pixels.masked_fill((rows[:, :, None] & columns[:, None, :])[:, None], 0)
     return unit(pixels)
+
+
+def _covered(centre: Tensor, size: int, side: int) -> Tensor:
+    """Which of `size` positions lie in the window of `side` around each centre: (n, size)."""
+    offset = torch.arange(size, device=centre.device) - (centre[:, None] - side // 2)
+    return (offset >= 0) & (offset < side)
 
 
 def unit(pixels: Tensor) -> Tensor:

@@ -15,10 +15,11 @@ SELECTIONS = ("last", "validation", "paper-test")
 
 @dataclass(frozen=True)
 class Augment:
-    """Random crop after zero padding, random mirror."""
+    """Random crop after zero padding, random mirror, and Cutout: a black square of that side."""
 
     pad: int
     flip: bool
+    cutout: int | None = None
 
 
 @dataclass(frozen=True)

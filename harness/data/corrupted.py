@@ -1,0 +1,231 @@
+"""Corrupted sets by name: `<base>-c/<corruption>/<severity>` and `<base>-p/<sequence>`.
+
+The official archive is used where it lies in the data folder, unpacked or as the tar (whose md5 is
+checked); otherwise the set is made from the clean test images, and its source and title say so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from harness.data import sources
+from harness.data.archives import check_md5, unpack
+from harness.data.cache import Stored, data_folder, keep, lock, slot
+from harness.data.corruptions import CORRUPTIONS, MAIN, REVISION, SEVERITIES, corrupt
+from harness.data.corruptions.sequences import FRAMES, film
+from harness.data.corruptions.textures import frost_source
+from harness.data.pictures import read_class_folders
+from harness.data.sets import SETS
+from harness.data.stream import Arrays, Stream
+from harness.errors import UserError, expected, unknown
+
+_SEED = 0
+_CHUNK = 500
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An official set of corrupted images: a folder of arrays, or of folders of image files."""
+
+    name: str
+    md5: str
+    address: str
+
+    def folder(self) -> Path:
+        return data_folder() / self.name
+
+    def remedy(self) -> str:
+        return (
+            f"for the official {self.name}: put {self.name}.tar (md5 {self.md5}, from "
+            f"{self.address}) in {data_folder()}"
+        )
+
+    def found(self) -> bool:
+        """Is the folder there? A tar beside it is unpacked first."""
+        tar = self.folder().with_name(f"{self.name}.tar")
+        if self.folder().exists() or not tar.exists():
+            return self.folder().exists()
+        with lock(self.folder()):
+            if not self.folder().exists():
+                check_md5(tar, self.md5)
+                aside = self.folder().with_name(f".{self.name}.unpacked")
+                shutil.rmtree(aside, ignore_errors=True)
+                try:
+                    unpack(tar, aside)
+                    inner = aside / self.name  # the tar holds the folder itself
+                    (inner if inner.is_dir() else aside).rename(self.folder())
+                finally:
+                    shutil.rmtree(aside, ignore_errors=True)
+        return True
+
+
+ARCHIVES = {
+    "cifar10-c": Archive(
+        "CIFAR-10-C", "56bf5dcef84df0e2308c6dcbcbbd8499", "https://zenodo.org/records/2535967"
+    ),
+    "cifar10-p": Archive(
+        "CIFAR-10-P", "125d6775afc5846ea84584d7524dedff", "https://zenodo.org/records/2535967"
+    ),
+    "cifar100-c": Archive(
+        "CIFAR-100-C", "11f0ed0f1191edbf9fa23466ae6021d3", "https://zenodo.org/records/3555552"
+    ),
+    "tinyimagenet-c": Archive(
+        "Tiny-ImageNet-C", "f9c9a9dbdc11469f0b850190f7ad8be1", "https://zenodo.org/records/2536630"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    base: str
+    kind: str  # c or p
+    corruption: str
+    severity: int | None
+
+    @property
+    def family(self) -> str:
+        return f"{self.base}-{self.kind}"
+
+    @property
+    def frames(self) -> int:
+        return FRAMES[self.corruption] if self.kind == "p" else 1
+
+    def title(self, generated: bool) -> str:
+        words = [self.family + ("(generated)" if generated else ""), self.corruption]
+        return "/".join(words if self.severity is None else [*words, str(self.severity)])
+
+
+def parse(name: str) -> Corrupted:
+    family, _, rest = name.partition("/")
+    base, dash, kind = family.rpartition("-")
+    if not dash or kind not in ("c", "p"):
+        raise expected("<set>-c/<corruption>/<severity> or <set>-p/<sequence>", name, "name it so")
+    if base not in SETS:
+        raise unknown("data set", base, SETS, "harness/data/sets.py")
+    corruption, _, severity = rest.partition("/")
+    known = CORRUPTIONS if kind == "c" else FRAMES
+    if corruption not in known:
+        raise unknown("corruption" if kind == "c" else "sequence", corruption, known, name)
+    if kind == "p" and not severity:
+        return Corrupted(base, kind, corruption, None)
+    if kind == "c" and severity in map(str, SEVERITIES):
+        return Corrupted(base, kind, corruption, int(severity))
+    wanted = "a severity in 1..5" if kind == "c" else "no severity"
+    raise expected(f"{wanted} in {name}", severity or "none", "such as cifar10-c/fog/3")
+
+
+def expand(name: str) -> list[str]:
+    """A family's or a corruption's members: `cifar10-c` means the 15 main ones, five times."""
+    family, _, rest = name.partition("/")
+    if family in SETS and not rest:
+        return [name]
+    if not family.endswith(("-c", "-p")):
+        raise unknown("data set", name, SETS, "harness/data/sets.py")
+    if family.endswith("-p"):
+        names = [name] if rest else [f"{family}/{sequence}" for sequence in FRAMES]
+    elif "/" in rest:
+        names = [name]
+    else:
+        names = [f"{family}/{c}/{s}" for c in ([rest] if rest else MAIN) for s in SEVERITIES]
+    for one in names:
+        parse(one)
+    return names
+
+
+def archive_of(name: str) -> Archive | None:
+    return ARCHIVES.get(name.partition("/")[0])
+
+
+def obtain(wanted: Corrupted) -> tuple[Stored, bool]:
+    """The set, and whether we made it."""
+    archive = ARCHIVES.get(wanted.family)
+    if archive is None or not archive.found():
+        return _generated(wanted, _clean(wanted)), True
+    if wanted.base == "tinyimagenet":
+        return _read_pictures(wanted, archive), False
+    return _read_arrays(wanted, archive), False
+
+
+def _clean(wanted: Corrupted) -> Stored:
+    return sources.obtain(SETS[wanted.base], "test")
+
+
+def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
+    """CIFAR's layout, mapped as it lies: (5 x n, h, w, c) by severity, or (n, T, h, w, c)."""
+    file = archive.folder() / f"{wanted.corruption}.npy"
+    x = _array(file)
+    entry = SETS[wanted.base]
+    image = (*entry.size, entry.channels)
+    if wanted.kind == "p":
+        clean_y = _clean(wanted).y
+        if x.shape != (len(clean_y), wanted.frames, *image):
+            raise expected(
+                f"{(len(clean_y), wanted.frames, *image)} in {file}, frames of the clean test set",
+                x.shape,
+                f"fetch it, or the whole of {wanted.base}, again",
+            )
+        x, y = x.reshape(-1, *image), np.repeat(clean_y, wanted.frames)
+    else:
+        assert wanted.severity is not None
+        labels = _array(archive.folder() / "labels.npy")
+        if x.shape != (len(labels), *image) or len(x) % len(SEVERITIES):
+            raise expected(f"{(len(labels), *image)} in {file}", x.shape, "fetch it again")
+        each = len(x) // len(SEVERITIES)
+        rows = slice((wanted.severity - 1) * each, wanted.severity * each)
+        x, y = x[rows], np.array(labels[rows], dtype=np.int64)
+    x = x.transpose(0, 3, 1, 2)
+    if wanted.kind == "c":
+        sources.check(entry, "test", (x, y))
+    return Stored(x, y, f"official {archive.name}", "")
+
+
+def _array(file: Path) -> np.ndarray:
+    try:
+        return np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(
+            f"expected a whole array in {file}, found none ({error}); unpack its archive again."
+        ) from error
+
+
+def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
+    """TinyImageNet's layout: <corruption>/<severity>/<class>/*.JPEG."""
+    entry = SETS[wanted.base]
+    folder = archive.folder() / wanted.corruption / str(wanted.severity)
+    if not folder.is_dir():
+        raise expected(f"images in {folder}", "no such folder", "unpack its archive again")
+    key = f"local-{folder.stat().st_mtime_ns:x}"
+    name = wanted.title(generated=False)
+    return keep(
+        slot(name, "test", key),
+        f"official {archive.name}",
+        lambda: read_class_folders([folder], entry.size[0]),
+        partial(sources.check, entry, "test"),
+    )
+
+
+def _generated(wanted: Corrupted, clean: Stored) -> Stored:
+    frost = f", frost {frost_source()}" if wanted.corruption == "frost" else ""
+    origin = f"generated (from {wanted.base}: {clean.source}; seed {_SEED}{frost})"
+    key = hashlib.sha256(repr((clean.sha256, REVISION, _SEED, frost)).encode()).hexdigest()[:12]
+
+    def chunks() -> Iterator[np.ndarray]:
+        for first in range(0, len(clean.x), _CHUNK):
+            x = np.ascontiguousarray(clean.x[first : first + _CHUNK])
+            if wanted.severity is None:
+                yield film(x, wanted.corruption, _SEED, first).reshape(-1, *x.shape[1:])
+            else:
+                yield corrupt(x, wanted.corruption, wanted.severity, _SEED, first)
+
+    def arrays() -> Arrays:
+        shape = (len(clean.x) * wanted.frames, *clean.x.shape[1:])
+        return Stream(shape, chunks), np.repeat(clean.y, wanted.frames)
+
+    return keep(slot(wanted.title(generated=True), "test", key), origin, arrays)

@@ -1,0 +1,68 @@
+"""Fetch and verify data sets: `python -m harness.data.fetch cifar10 mnist cifar10-c`.
+
+For each set: what there is and where it came from, or what to do about it. `cifar10-c` stands for
+the 15 main corruptions at all severities, `cifar10-c/fog` for one of them, `cifar10-p` for the ten
+sequences. Exit code 2 if something is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from harness.data import corrupted, sources
+from harness.data.cache import Stored, digest_of
+from harness.data.corrupted import archive_of, expand
+from harness.data.sets import SETS
+from harness.errors import UserError, expected, run_command
+
+
+def obtained(name: str) -> Iterator[tuple[str, Stored, str]]:
+    """Title, arrays, and the sha256 that the whole set is known to have."""
+    if "/" in name:
+        wanted = corrupted.parse(name)
+        stored, generated = corrupted.obtain(wanted)
+        yield wanted.title(generated), stored, ""
+    else:
+        for split in ("train", "test"):
+            stored = sources.obtain(SETS[name], split)
+            yield f"{name} {split}", stored, SETS[name].sha256.get(split, "")
+
+
+def report(title: str, stored: Stored, known: str) -> str:
+    """One line. Arrays that were in the cache already are read through and checked again."""
+    found = digest_of(stored.x, stored.y)
+    if stored.sha256 and found != stored.sha256:
+        raise expected(
+            f"{title} with the sha256 {stored.sha256[:16]}...",
+            f"{found[:16]}... in the cache",
+            "delete the cache folder to make it again",
+        )
+    verified = "as known of the whole set" if found == known else f"{found[:16]}..."
+    return f"{title}: {len(stored.y)} images, {stored.source}; sha256: {verified}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Fetch and verify data sets.")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="such as cifar10 or cifar10-c")
+    missing = 0
+    hints = {}
+    for asked in parser.parse_args().names:
+        for name in expand(asked):
+            try:
+                for found in obtained(name):
+                    print(report(*found), flush=True)
+            except UserError as error:
+                missing += 1
+                print(f"{name}: MISSING: {error}", flush=True)
+            archive = archive_of(name)
+            if archive is not None and not archive.folder().exists():
+                hints[archive.name] = archive.remedy()
+    for hint in hints.values():
+        print(hint)
+    if missing:
+        raise expected("every set that was asked for", f"{missing} missing", "see the lines above")
+
+
+if __name__ == "__main__":
+    run_command(main)

