@@ -10,6 +10,7 @@ rule all:
         f"reports/{SCALE}/index.html",
 
 
+include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"

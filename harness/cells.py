@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 
 from harness.config import ROOT
+from harness.data import frames
+from harness.data.corruptions.sequences import flips
 from harness.plan import Artefact, Cell, Formula, Plan
 from harness.records import Record
 from harness.statistics import mcnemar, wilson
@@ -20,20 +22,31 @@ KEYS = ["dataset", "network", "method", "column"]
 Records = tuple[dict[str, Record], dict[str, Any]]  # of one model, and what is known about it
 
 
-def published(artefact: str, names: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """The papers' numbers for an artefact, in our words; `names`: their column -> ours."""
-    document, _, name = artefact.partition("_")
+def published(artefact: Artefact, plan: Plan) -> pd.DataFrame:
+    """The papers' numbers for an artefact, by our keys; a column may have another name there."""
+    document, _, name = artefact.published.partition("_")
     values = pd.read_csv(PUBLISHED)
     values = values[(values.document == document) & (values.artefact == name)]
-    ours = {"arch": "network", "metric": "column", "value": "published", "std": "published_std"}
-    values = values.rename(columns=ours)[[*KEYS, "published", "published_std"]]
-    return values.assign(column=values.column.replace(dict(names or {})))
+    parts = []
+    for column in artefact.columns:
+        entry = plan.column(column)
+        own = values[values.metric == entry.get("published", column)].assign(column=column)
+        suffix = f"-{entry['corrupted']}" if entry.get("published") and "corrupted" in entry else ""
+        own = own[own.dataset.str.endswith(suffix)] if suffix else own
+        parts.append(own.assign(dataset=own.dataset.str.removesuffix(suffix)))
+    ours = {"arch": "network", "value": "published", "std": "published_std"}
+    return pd.concat(parts).rename(columns=ours)[[*KEYS, "published", "published_std"]]
 
 
 def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
     """A formula per image: 0 or 1, or in between for the mean of two columns."""
     if formula.op == "probe":
         return records[formula.parts[0]].correct
+    if formula.sequence is not None:
+        record, length = records[formula.parts[0]], frames(formula.sequence)
+        if formula.op == "frames":
+            return record.correct.reshape(-1, length).mean(axis=1)
+        return flips(record.predicted.reshape(-1, length), formula.sequence).mean(axis=1)
     parts = [value(part, records) for part in formula.parts]
     return np.logical_and.reduce(parts) if formula.op == "all" else np.mean(parts, axis=0)
 
@@ -41,16 +54,17 @@ def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
 def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.DataFrame:
     """One row per cell. With several seeds: their mean, their deviation, and all images pooled."""
     rows, images = [], {}
+    checks = {run: trust_checks(plan, artefact, run, read[run]) for run in artefact.runs}
     for cell in artefact.cells:
         values = [value(cell.formula, read[run][0]) for run in cell.runs]
         accuracies = [100 * float(flags.mean()) for flags in values]
         n = sum(len(flags) for flags in values)
         low, high = wilson(sum(float(flags.sum()) for flags in values), n)
-        images[cell.network, cell.column, cell.method] = np.concatenate(values)
+        images[cell.dataset, cell.network, cell.column, cell.method] = np.concatenate(values)
         failed = [
             check.name
             for run in cell.runs
-            for check in trust_checks(plan, artefact, run, read[run])
+            for check in checks[run]
             if not check.ok and check.touches(cell.column, norms(plan, cell, artefact))
         ]
         rows.append(
@@ -72,6 +86,7 @@ def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.Dat
                     for probe in cell.formula.probes
                 ),
                 "measured_on": plan.dataset(cell.dataset),
+                "source": "; ".join(sources(cell, read[cell.runs[0]][1])),
                 "measured_with": plan.network(cell.network),
                 "protocol": artefact.protocol,
                 "selection": plan.run(cell.runs[0]).selection.use,
@@ -79,14 +94,18 @@ def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.Dat
                 "runs": " ".join(cell.runs),
             }
         )
-    names = {
-        entry["published"]: c for c, entry in plan.grid["columns"].items() if "published" in entry
-    }
-    printed = published(artefact.published, names)
-    table = pd.DataFrame(rows).merge(printed, on=KEYS, how="left")
+    table = pd.DataFrame(rows).merge(published(artefact, plan), on=KEYS, how="left")
     table["difference"] = (table.ours - table.published).round(2)
-    table["mark"] = table.groupby(["network", "column"], group_keys=False).ours.apply(_marks)
+    table["mark"] = table.groupby(["dataset", "network", "column"], group_keys=False)[
+        ["ours", "column"]
+    ].apply(lambda part: _marks(part.ours, plan.lower_is_better(part.column.iloc[0])))
     return _against_best_baseline(table, images, plan.grid["roles"]["ours"])
+
+
+def sources(cell: Cell, about: Mapping[str, Any]) -> list[str]:
+    """Where the images behind a cell came from, each said once."""
+    sets = {about["probes"][probe]["dataset"] for probe in cell.formula.probes}
+    return sorted({about["sources"][name] for name in sets})
 
 
 def norms(plan: Plan, cell: Cell, artefact: Artefact) -> set[str]:
@@ -113,7 +132,7 @@ def _attack_columns(plan: Plan, dataset: str, protocol: str) -> dict[str, str]:
 def trust_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> list[Check]:
     """Everything that is known for or against a model's numbers in this artefact."""
     records, about = read
-    dataset = artefact.cells[0].dataset
+    (dataset,) = {plan.dataset(cell.dataset) for cell in artefact.cells if run in cell.runs}
     columns = {
         name: records[probe]
         for name, probe in _attack_columns(plan, dataset, artefact.protocol).items()
@@ -134,20 +153,23 @@ def _against_best_baseline(
     """Each method against the best method that is not ours, on the same images (exact McNemar)."""
     found: list[tuple[str | None, float | None]] = []
     for row in table.itertuples():
-        rivals = table[(table.network == row.network) & (table.column == row.column)]
+        rivals = table[(table[KEYS[:2]] == [row.dataset, row.network]).all(axis=1)]
+        rivals = rivals[rivals.column == row.column]
         rivals = rivals[~rivals.method.str.startswith(ours) & (rivals.method != row.method)]
-        mine = images[row.network, row.column, row.method]
+        mine = images[row.dataset, row.network, row.column, row.method]
         if rivals.empty or not np.isin(mine, (0, 1)).all():  # a mean of columns is no yes or no
             found.append((None, None))
             continue
         best = str(rivals.loc[rivals.ours.idxmax()].method)
-        p = mcnemar(mine.astype(bool), images[row.network, row.column, best].astype(bool))
+        p = mcnemar(
+            mine.astype(bool), images[row.dataset, row.network, row.column, best].astype(bool)
+        )
         found.append((best, float(f"{p:.3g}")))
     baselines, p_values = zip(*found, strict=True)
     return table.assign(best_baseline=baselines, p_against_it=p_values)
 
 
-def _marks(ours: pd.Series) -> pd.Series:
+def _marks(ours: pd.Series, ascending: bool) -> pd.Series:
     """`best` and `second` by rank; equal numbers share a mark."""
-    rank = ours.rank(method="min", ascending=False)
+    rank = ours.rank(method="min", ascending=ascending)
     return rank.map({1.0: "best", 2.0: "second"}).fillna("")

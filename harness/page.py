@@ -29,13 +29,14 @@ def tables(plan: Plan, reports: Path) -> list[dict[str, Any]]:
         table["failed_checks"] = table.failed_checks.fillna("")
         table = table.astype(object).where(table.notna(), None)
         parts = []
-        for network, part in table.groupby("network", sort=False):
+        for _, part in table.groupby(["dataset", "network"], sort=False):
             rows = [
                 {"label": one.iloc[0].label, "cells": one.set_index("column").to_dict("index")}
                 for _, one in part.groupby("method", sort=False)
             ]
             first = part.iloc[0]
-            parts.append({"network": network, "first": first.to_dict(), "rows": rows})
+            generated = {source for source in part.source if "generated" in str(source)}
+            parts.append({"first": first.to_dict(), "rows": rows, "generated": sorted(generated)})
         shown.append({"artefact": artefact, "parts": parts, "n": int(table.n.max())})
     return shown
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,31 @@ from harness.autoattack import COMPONENTS, STANDARD, Cascade, Component
 from harness.balls import Ball
 from harness.build import DEFAULT_PRESET, Builder, fraction, registry
 from harness.config import merged, read_grid, read_scale
+from harness.data import frames
+from harness.data.corruptions import MAIN
+from harness.data.corruptions.sequences import FRAMES
 from harness.errors import run_command, unknown
 from harness.runs import Augment, EvalRun, Probe, Recipe, Selection, TrainRun
 
 PROTOCOLS = ("as_named", "released")
+_FORWARD_BATCHES = 10  # a mere forward pass takes so many attack batches at once
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A number as a reduction of records: one `probe`, `all` of its parts at once, or their `mean`."""
+    """A number as a reduction of records.
+
+    One `probe`; `all` of the parts at once; their `mean`. For a probe that is a sequence of frames per
+    image: its mean over `frames`, or the share of `flips` of the prediction between frames.
+    """
 
     op: str
     parts: tuple[Any, ...]  # the probe's id, or formulas
+    sequence: str | None = None  # for `frames` and `flips`: the name of the data set
 
     @property
     def probes(self) -> list[str]:
-        if self.op == "probe":
+        if isinstance(self.parts[0], str):
             return list(self.parts)
         return [probe for part in self.parts for probe in part.probes]
 
@@ -68,6 +78,7 @@ class Plan:
         self.grid, self.scale, self.name = grid, scale, name
         self.runs: dict[str, TrainRun] = {}
         self._probes: dict[str, dict[str, Probe]] = {}  # run -> its probes
+        self._formulas: dict[Any, tuple[Formula, list[Probe]]] = {}
         self._methods = registry(grid["registry"])
         self._wanted = self._columns_wanted()
         self.artefacts = {
@@ -90,6 +101,13 @@ class Plan:
         if name not in self.artefacts:
             raise unknown("artefact", name, self.artefacts, "config/grid.yaml")
         return self.artefacts[name]
+
+    @property
+    def data_sets(self) -> list[str]:
+        """What must be there before anything starts; corrupted sets as `<base>-c`, `<base>-p`."""
+        probed = [probe.dataset for run in self.evaluations.values() for probe in run.probes]
+        trained = [run.dataset for run in self.runs.values()]
+        return sorted({name.partition("/")[0] for name in trained + probed})
 
     def run(self, run_id: str) -> TrainRun:
         if run_id not in self.runs:
@@ -169,10 +187,9 @@ class Plan:
         """(method, data set, network, protocol) -> every column that some artefact wants of it."""
         wanted: dict[tuple[str, str, str, str], set[str]] = {}
         for entry in self.grid["artefacts"].values():
-            for network in entry["networks"]:
-                for method in entry["methods"]:
-                    key = (method, entry["dataset"], network, entry.get("protocol", PROTOCOLS[0]))
-                    wanted.setdefault(key, set()).update(entry["columns"])
+            protocol = entry.get("protocol", PROTOCOLS[0])
+            for rows in product(entry["methods"], entry["datasets"], entry["networks"]):
+                wanted.setdefault((*rows, protocol), set()).update(entry["columns"])
         return wanted
 
     def column(self, name: str, protocol: str = PROTOCOLS[0]) -> dict[str, Any]:
@@ -181,6 +198,9 @@ class Plan:
         entry = dict(self.grid["columns"][name])
         own = {key: entry.pop(key, {}) for key in PROTOCOLS}[protocol]
         return merged(entry, own)
+
+    def lower_is_better(self, column: str) -> bool:
+        return bool(self.column(column).get("flips"))
 
     def affords(self, column: str, dataset: str, protocol: str) -> bool:
         """Does the data set have the threat that a column needs?"""
@@ -220,6 +240,8 @@ class Plan:
         for op in ("all", "mean"):
             if op in entry:
                 return self._joined(op, entry[op], dataset, wanted, protocol)
+        if "corrupted" in entry:
+            return self._corrupted(entry, dataset)
         if entry["attack"] == "aa":
             components = [
                 name
@@ -231,6 +253,23 @@ class Plan:
                 return self._joined("all", components, dataset, wanted, protocol)
         probe = self.probe(column, dataset, protocol)
         return Formula("probe", (probe.id,)), [probe]
+
+    def _corrupted(self, entry: Mapping[str, Any], dataset: str) -> tuple[Formula, list[Probe]]:
+        """A mean over corrupted versions of the test images, or over sequences of them."""
+        base, kind = self.dataset(dataset), entry["corrupted"]
+        test, parts, probes = self.scale["test"], [], []
+        if kind == "c":
+            pairs = product(MAIN, entry["severities"])
+            names = [f"{base}-c/{corruption}/{severity}" for corruption, severity in pairs]
+        else:
+            names = [f"{base}-p/{sequence}" for sequence in FRAMES]
+        for name in names:
+            examples = test["examples"] * frames(name)
+            probe = Probe(name, examples, None, test["batch_size"] * _FORWARD_BATCHES)
+            probes.append(probe)
+            op = "probe" if kind == "c" else "flips" if entry.get("flips") else "frames"
+            parts.append(Formula(op, (probe.id,), None if kind == "c" else name))
+        return Formula("mean", tuple(parts)), probes
 
     @staticmethod
     def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -244,21 +283,23 @@ class Plan:
         return Formula(op, tuple(formula for formula, _ in parts)), probes
 
     def _artefact(self, name: str, entry: Mapping[str, Any]) -> Artefact:
-        cells, dataset = [], entry["dataset"]
-        protocol = entry.get("protocol", PROTOCOLS[0])
-        for network in entry["networks"]:
-            for method in entry["methods"]:
-                runs = [
-                    self.train_run(method, dataset, network, seed) for seed in self.scale["seeds"]
-                ]
-                wanted = self._wanted[method, dataset, network, protocol]
-                for column in entry["columns"]:
-                    formula, probes = self.formula(column, dataset, wanted, protocol)
-                    for run in runs:
-                        own = self._probes.setdefault(run.id, {})
-                        own.update({probe.id: probe for probe in probes})
-                    ids = tuple(run.id for run in runs)
-                    cells.append(Cell(method, dataset, network, column, ids, formula))
+        cells, protocol = [], entry.get("protocol", PROTOCOLS[0])
+        for dataset, network, method in product(
+            entry["datasets"], entry["networks"], entry["methods"]
+        ):
+            seeds = self.scale["seeds"][: entry.get("seeds", 1)]
+            runs = [self.train_run(method, dataset, network, seed) for seed in seeds]
+            wanted = self._wanted[method, dataset, network, protocol]
+            for column in entry["columns"]:
+                key = (column, dataset, frozenset(wanted), protocol)
+                if key not in self._formulas:
+                    self._formulas[key] = self.formula(column, dataset, wanted, protocol)
+                formula, probes = self._formulas[key]
+                for run in runs:
+                    own = self._probes.setdefault(run.id, {})
+                    own.update({probe.id: probe for probe in probes})
+                ids = tuple(run.id for run in runs)
+                cells.append(Cell(method, dataset, network, column, ids, formula))
         return Artefact(
             name,
             entry["kind"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 from harness.attacks import PGD, Staged
@@ -66,7 +67,7 @@ class TrainRun:
 
     REVISION: ClassVar[int] = 1
 
-    @property
+    @cached_property
     def id(self) -> str:
         where = f"{self.dataset}-{self.network}-{self.method.slug}-s{self.seed}"
         return f"{where}-{fingerprint(self)}"
@@ -87,7 +88,7 @@ class Probe:
 
     REVISION: ClassVar[int] = 1
 
-    @property
+    @cached_property
     def id(self) -> str:
         attack = "natural" if self.attack is None else self.attack.slug
         return f"{self.dataset.replace('/', '_')}-{attack}-{fingerprint(self)}"
@@ -100,6 +101,6 @@ class EvalRun:
     run: str
     probes: tuple[Probe, ...]
 
-    @property
+    @cached_property
     def id(self) -> str:
         return f"{self.run}-{fingerprint(self)}"

@@ -26,8 +26,6 @@ def mcnemar(one: np.ndarray, other: np.ndarray) -> float:
     """
     only_one, only_other = int((one & ~other).sum()), int((other & ~one).sum())
     n = only_one + only_other
-    ways = tail = 1  # n choose k, in whole numbers: exact at any n
-    for k in range(min(only_one, only_other)):
-        ways = ways * (n - k) // (k + 1)
-        tail += ways
-    return min(1.0, 2 * tail / 2**n)
+    k = np.arange(1, min(only_one, only_other) + 1)
+    log_ways = np.concatenate([[0.0], np.cumsum(np.log((n - k + 1) / k))])  # of n choose k
+    return min(1.0, 2 * float(np.exp(log_ways - n * math.log(2)).sum()))

@@ -19,21 +19,27 @@ from harness.plan import PROTOCOLS, Artefact, Plan
 from harness.records import read_records
 
 
-def _flags(cell: pd.Series, on_test: str, doubted: str) -> str:
-    return (on_test if cell.selection == "paper-test" else "") + (
+def _number(cell: pd.Series, wrap: dict[str, str], on_test: str, doubted: str, pm: str) -> str:
+    """Ours with its marks, its deviation over seeds if there are several, and the published one."""
+    text = wrap[cell["mark"]].format(f"{cell.ours:.2f}")
+    text += f"{pm}{cell['std']:.2f}" if pd.notna(cell["std"]) else ""
+    text += (on_test if cell.selection == "paper-test" else "") + (
         doubted if cell.failed_checks else ""
     )
+    return text + (f" ({cell.published:.2f})" if pd.notna(cell.published) else "")
 
 
-def _wide(table: pd.DataFrame, artefact: Artefact, decorate) -> list[tuple[str, pd.DataFrame]]:
+def _wide(
+    table: pd.DataFrame, artefact: Artefact, decorate
+) -> list[tuple[str, pd.Series, pd.DataFrame]]:
     views = []
-    for network, part in table.groupby("network", sort=False):
+    for keys, part in table.groupby(["dataset", "network"], sort=False):
         text = part.apply(decorate, axis=1)
         wide = part.assign(text=text).pivot(index="method", columns="column", values="text")
         labels = part.drop_duplicates("method").set_index("method").label
         wide = wide.loc[labels.index, list(artefact.columns)]
         wide.insert(0, "Method", labels)
-        views.append((str(network), wide))
+        views.append((" with ".join(map(str, keys)), part.iloc[0], wide))
     return views
 
 
@@ -41,10 +47,7 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
     wrap = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
 
     def decorate(cell: pd.Series) -> str:
-        ours = wrap[cell["mark"]].format(f"{cell.ours:.2f}")
-        flag = _flags(cell, "†", "‡")
-        paper = f" ({cell.published:.2f})" if pd.notna(cell.published) else ""
-        return f"{ours}{flag}{paper}"
+        return _number(cell, wrap, "†", "‡", " ± ")
 
     lines = [f"# {artefact.title}", "", f"*{notice}*", ""]
     if artefact.protocol != PROTOCOLS[0]:
@@ -53,17 +56,20 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
         lines += [f"Protocol `{artefact.protocol}`. Gradient calls really made: {made}.", ""]
     if budget:
         lines += [f"AutoAttack's budget is shortened at this scale: {budget}.", ""]
-    lines += [f"Accuracy in %, ours (published); n = {table.n.max()} test images.", ""]
-    for network, wide in _wide(table, artefact, decorate):
-        measured = table[table.network == network].iloc[0]
+    seeds = f", mean ± deviation over {table.seeds.max()} seeds" if table.seeds.max() > 1 else ""
+    lines += [f"Accuracy in %, ours (published){seeds}; n = {table.n.max()} test images.", ""]
+    for what, measured, wide in _wide(table, artefact, decorate):
         lines += [
-            f"## {network}, measured with {measured.measured_with} on {measured.measured_on}",
+            f"## {what}, measured with {measured.measured_with} on {measured.measured_on}",
             "",
         ]
         lines.append("| " + " | ".join(wide.columns) + " |")
         lines.append("|---" + "|---:" * (len(wide.columns) - 1) + "|")
         lines += ["| " + " | ".join(row) + " |" for row in wide.itertuples(index=False, name=None)]
         lines.append("")
+    generated = dict.fromkeys(source for source in table.source if "generated" in source)
+    lines += [f"Images: {source}." for source in generated]
+    lines += [""] if generated else []
     lines.append("**best**, <u>second best</u> of a column.")
     if (table.selection == "paper-test").any():
         lines.append("† the checkpoint was selected on test data, as in the papers.")
@@ -80,15 +86,12 @@ def latex(table: pd.DataFrame, artefact: Artefact, notice: str) -> str:
     wrap = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
 
     def decorate(cell: pd.Series) -> str:
-        ours = wrap[cell["mark"]].format(f"{cell.ours:.2f}")
-        flag = _flags(cell, r"$^\dagger$", r"$^\ddagger$")
-        paper = f" ({cell.published:.2f})" if pd.notna(cell.published) else ""
-        return f"{ours}{flag}{paper}"
+        return _number(cell, wrap, r"$^\dagger$", r"$^\ddagger$", r" $\pm$ ")
 
     lines = [f"% {notice}", f"% {artefact.title}; ours (published), booktabs needed"]
-    for network, wide in _wide(table, artefact, decorate):
+    for what, _, wide in _wide(table, artefact, decorate):
         lines += [
-            f"% {network}",
+            f"% {what}",
             rf"\begin{{tabular}}{{l{'r' * (len(wide.columns) - 1)}}}",
             r"\toprule",
         ]

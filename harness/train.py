@@ -219,6 +219,21 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
+def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> None:
+    """A few real steps of a run, its cost printed, nothing written."""
+    batches, lab = Batches(run, device), make_lab(run, results, device)
+    training, order = run.method.start(lab), batches.order(0)
+    for step in range(steps):
+        began = time.monotonic()
+        clock = Clock(0, step, run.recipe.epochs, batches.steps_per_epoch)
+        reported = training.step(batches.at(order, 0, step), clock)
+        seconds = time.monotonic() - began
+        values = ", ".join(f"{name} {value:.4g}" for name, value in reported.items())
+        print(f"step {step + 1}: {seconds:.2f} s, {values}", flush=True)
+    hours = seconds * run.recipe.epochs * batches.steps_per_epoch / 3600
+    print(f"{len(batches.y)} images; at this pace the whole run takes {hours:.1f} hours")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train one run of the grid.")
     parser.add_argument("--scale", default="smoke")
@@ -227,10 +242,17 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
+    parser.add_argument(
+        "--rehearse", type=int, metavar="N", help="N steps only; nothing is written"
+    )
     options = parser.parse_args()
     run = Plan.read(options.scale, options.grid).run(options.run)
     limit_threads(options.threads)
-    train(run, options.results, pick_device(options.device))
+    device = pick_device(options.device)
+    if options.rehearse:
+        rehearse(run, options.results, device, options.rehearse)
+    else:
+        train(run, options.results, device)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def set_at(tree, path, value):
             "known method .* found 'att'; did you mean 'at",
         ),
         ("artefacts/cvpr23_table1a/networks", ["resnet81"], "did you mean 'resnet18'"),
-        ("artefacts/cvpr23_table1a/dataset", "cifar11", "did you mean 'cifar10'"),
+        ("artefacts/cvpr23_table1a/datasets", ["cifar11"], "did you mean 'cifar10'"),
         ("artefacts/cvpr23_table1a/columns", ["PGD21"], "known column .* did you mean 'PGD20'"),
         ("artefacts/cvpr23_table1a/kind", "tabel", "at artefacts.cvpr23_table1a.kind"),
         ("methods/trades6/method", "tradse", "did you mean 'trades'"),

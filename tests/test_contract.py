@@ -129,4 +129,5 @@ def test_the_official_recipe_trains_too(plan, slug, results):
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_slugs_are_the_grids(plan, slug):
-    assert slug.startswith(run_of(plan, slug).method.slug)
+    own = run_of(plan, slug).method.slug
+    assert slug.startswith(own) or own.startswith(slug)

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from harness.cells import cells, published
-from harness.plan import Plan
+from harness.cells import KEYS, cells, published, value
+from harness.plan import Formula, Plan
 from harness.records import Record
 from harness.statistics import wilson
 from harness.tables import latex, markdown
@@ -25,12 +25,13 @@ def made_up(plan, artefact):
             steps = 20 if "pgd20" in probe.id else 0
             record = Record(correct, correct.astype(np.int16), broken_by, 1, steps, 1, 1)
             records[run][probe.id] = record
-        records[run] = records[run], {"checks": []}
+        probes = {probe.id: {"dataset": probe.dataset} for probe in plan.evaluations[run].probes}
+        about = {"checks": [], "probes": probes, "sources": {"digits": "embedded"}}
+        records[run] = records[run], about
     return records
 
 
-@pytest.fixture(scope="module")
-def table(plan):
+def small_table(plan):
     grid = copy.deepcopy(plan.grid)
     entry = grid["artefacts"]["cvpr23_table1a"]
     entry["methods"] = ["nt", "at", "trades6", "generalist_d_nt_linf@released"]
@@ -39,6 +40,11 @@ def table(plan):
     small = Plan(grid, plan.scale, "ci")
     artefact = small.artefact("cvpr23_table1a")
     return artefact, cells(artefact, made_up(small, artefact), small)
+
+
+@pytest.fixture(scope="module")
+def table(plan):
+    return small_table(plan)
 
 
 def test_ours_beside_the_published(table):
@@ -73,12 +79,49 @@ def test_numbers_selected_on_test_data_carry_a_dagger(table):
 def test_every_published_number_is_there():
     values = pd.read_csv(ROOT / "reports" / "published" / "values.csv")
     assert len(values) == 1298
-    assert len(published("plusplus_table1")) == 180
-    assert (
-        not published("plusplus_table1")
-        .duplicated(["dataset", "network", "method", "column"])
-        .any()
-    )
+
+
+def test_the_papers_names_become_ours(plan):
+    table = published(plan.artefact("plusplus_table1"), plan)
+    assert len(table) == 180
+    assert not table.duplicated(KEYS).any()
+    at = table[(table.method == "at") & (table.network == "resnet18")].set_index("column").published
+    assert at["mean_AA"] == pytest.approx((at["AA_inf"] + at["AA_2"]) / 2, abs=0.01)
+    corrupted = published(plan.artefact("plusplus_table4"), plan)
+    assert len(corrupted) == 120
+    assert set(corrupted.dataset) == {"cifar10", "cifar100"}
+    assert set(corrupted.column) == {"C5", "P"}
+
+
+def test_formulas():
+    def record(correct, predicted=None):
+        correct = np.array(correct, dtype=bool)
+        predicted = np.array(correct if predicted is None else predicted, np.int16)
+        return Record(correct, predicted, np.zeros(len(correct), np.int8), 1, 0, 1, 0)
+
+    records = {"a": record([1, 1, 0, 0]), "b": record([1, 0, 1, 0])}
+    a, b = Formula("probe", ("a",)), Formula("probe", ("b",))
+    assert value(Formula("all", (a, b)), records).tolist() == [True, False, False, False]
+    assert value(Formula("mean", (a, b)), records).tolist() == [1, 0.5, 0.5, 0]
+    assert Formula("mean", (Formula("all", (a, b)), a)).probes == ["a", "b", "a"]
+    length = 16  # of digits-p/translate
+    predicted = np.array([[3] * 8 + [5] * 8, [2] * 16])
+    records["p"] = record((predicted == [[3], [2]]).ravel(), predicted.ravel())
+    name = "digits-p/translate"
+    assert value(Formula("frames", ("p",), name), records).tolist() == [0.5, 1]
+    assert value(Formula("flips", ("p",), name), records).tolist() == [1 / (length - 1), 0]
+
+
+def test_corrupted_columns_ask_for_every_corruption(plan):
+    run = plan.artefact("plusplus_table4").runs[0]
+    sets = [probe.dataset for probe in plan.evaluations[run].probes]
+    assert sum(name.startswith("digits-c/") for name in sets) == 75
+    assert sum(name.startswith("digits-p/") for name in sets) == 10
+    assert {"digits", "digits-c", "digits-p", "digits20-c", "digits40-c"} <= set(plan.data_sets)
+    formula, probes = plan.formula("C5", "cifar10", {"C5"}, "as_named")
+    assert (formula.op, len(probes)) == ("mean", 15)
+    assert plan.lower_is_better("P_flips")
+    assert not plan.lower_is_better("P")
 
 
 def test_wilson_against_known_values():

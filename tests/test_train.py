@@ -172,3 +172,11 @@ def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_seals(tmp_path):
     write_sealed(tmp_path / "f", b"payload\n\nmore")
     assert read_sealed(tmp_path / "f", "thing") == b"payload\n\nmore"
+
+
+def test_a_rehearsal_writes_nothing(plan, tmp_path):
+    run = run_of(plan, "generalist_d_nt_linf")
+    done = command(*train_command(run, tmp_path), "--rehearse", "2", cwd=ROOT, check=True)
+    assert "step 2:" in done.stdout
+    assert "the whole run takes" in done.stdout
+    assert not list(tmp_path.iterdir())

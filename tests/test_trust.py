@@ -1,5 +1,7 @@
 """Models that must not be believed, and records that contradict themselves, raise their flags."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -128,5 +130,10 @@ def test_mcnemar_against_the_binomial():
     one[:9], other[9] = True, True  # 9 against 1: 2 (1 + 10) / 2^10
     assert mcnemar(one, other) == pytest.approx(22 / 1024)
     assert mcnemar(one, one) == 1.0
+    rng = np.random.default_rng(0)
+    one, other = rng.random(3000) < 0.5, rng.random(3000) < 0.52
+    b, c = int((one & ~other).sum()), int((other & ~one).sum())
+    whole = sum(math.comb(b + c, k) for k in range(min(b, c) + 1))
+    assert mcnemar(one, other) == pytest.approx(min(1, 2 * whole / 2 ** (b + c)), rel=1e-9)
     big = np.arange(10_000) < 5_000
     assert mcnemar(big, ~big) == 1.0

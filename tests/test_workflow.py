@@ -74,6 +74,15 @@ def test_everything_is_built(built):
     assert "left" in log
 
 
+def test_the_data_come_first_and_are_reported(built, grid):
+    done = snakemake("data", cwd=built, grid=grid)
+    assert done.returncode == 0
+    report = (built / "results" / "data" / "digits.txt").read_text()
+    assert "digits test: 500 images, embedded" in report
+    os.utime(built / "results" / "data" / "digits.txt")  # as if fetched again
+    assert "Nothing to be done" in said(snakemake("-n", cwd=built, grid=grid))
+
+
 def test_threads_limit_torch(built):
     for path in (built / "results" / "models").glob("*/run.json"):
         assert json.loads(path.read_text())["threads"] == 1

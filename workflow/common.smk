@@ -39,6 +39,16 @@ def scale_of(run):
     )
 
 
+def set_report(name):
+    """What was fetched of a data set; `ancient`: fetching it again must not retrain anything."""
+    return ancient(f"results/data/{name}.txt")
+
+
+def sets_probed(run):
+    probes = plan(scale_of(run)).evaluations[run].probes
+    return sorted({probe.dataset.partition("/")[0] for probe in probes})
+
+
 def artefact(scale, name):
     try:
         return plan(scale).artefact(name)
@@ -62,3 +72,4 @@ wildcard_constraints:
     hash=r"[0-9a-f]{10}",
     artefact=r"\w+",
     scale=r"\w+",
+    set=r"[\w-]+",

@@ -70,8 +70,8 @@ def _fetch_tiny_imagenet(datasets: Any, folder: Path, train: bool) -> None:
 # its channel means and deviations to eight digits.
 SETS: dict[str, DataSet] = {
     "digits": DataSet("digits", 10, 1, (8, 8), embedded=stand_ins.digits, flip=False),
-    "digits100": DataSet("digits100", 100, 1, (8, 16), embedded=stand_ins.digits100, flip=False),
-    "digits200": DataSet("digits200", 200, 1, (8, 16), embedded=stand_ins.digits200, flip=False),
+    "digits20": DataSet("digits20", 20, 1, (8, 8), embedded=stand_ins.digits20, flip=False),
+    "digits40": DataSet("digits40", 40, 1, (8, 8), embedded=stand_ins.digits40, flip=False),
     "mnist": DataSet(
         "mnist",
         10,

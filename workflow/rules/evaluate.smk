@@ -2,8 +2,9 @@
 # many an attack at smoke scale. Records that exist already are not computed again.
 rule evaluate:
     input:
-        str(paths.model(RESULTS, "{run}")),
-        str(paths.description(RESULTS, "{run}")),
+        model=str(paths.model(RESULTS, "{run}")),
+        description=str(paths.description(RESULTS, "{run}")),
+        data=lambda wildcards: [set_report(name) for name in sets_probed(wildcards.run)],
     output:
         str(paths.records(RESULTS, "{run}-{hash}")),
     log:

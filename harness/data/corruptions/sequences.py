@@ -155,10 +155,15 @@ _FILMS: dict[str, Callable[[np.ndarray, Draws], Frame]] = {
 }
 
 
+def flips(predicted: np.ndarray, name: str) -> np.ndarray:
+    """Where the prediction (n, T) changes: against frame 0 for noise, else the frame before."""
+    noise = name.rpartition("/")[2] in NOISE
+    before = predicted[:, :1] if noise else predicted[:, :-1]
+    return predicted[:, 1:] != before
+
+
 def flip_probability(predicted: np.ndarray, name: str) -> float:
-    """How often the prediction (n, T) changes: against frame 0 for noise, else the frame before."""
-    before = predicted[:, :1] if name in NOISE else predicted[:, :-1]
-    return float((predicted[:, 1:] != before).mean())
+    return float(flips(predicted, name).mean())
 
 
 def frame_accuracy(predicted: np.ndarray, y: np.ndarray) -> float:

@@ -1,0 +1,27 @@
+# Fetch and verify what a scale needs, before any training starts: `snakemake --cores 2 data`. What
+# cannot be had is said with the file and the folder that would help.
+rule fetch:
+    output:
+        "results/data/{set}.txt",
+    log:
+        "results/logs/fetch/{set}.log",
+    benchmark:
+        "results/benchmarks/fetch/{set}.tsv"
+    priority: 100
+    conda:
+        "../../environment.yml"
+    params:
+        python=PYTHON,
+    shell:
+        "{params.python} -m harness.data.fetch {wildcards.set} > {log} 2>&1 && cp {log} {output}"
+
+
+rule data:
+    input:
+        [f"results/data/{name}.txt" for name in plan(SCALE).data_sets],
+    log:
+        "results/logs/data.log",
+    conda:
+        "../../environment.yml"
+    shell:
+        "cat {input} | tee {log}"
