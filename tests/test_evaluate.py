@@ -1,7 +1,12 @@
+import shutil
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 import torch
-from conftest import command, run_of
+from conftest import ROOT, command, run_of
 from safetensors.torch import save_file
 
 from harness import paths
@@ -70,6 +75,34 @@ def test_killed_anywhere_it_continues_to_the_same_records(trained):
     after, _ = records_of(results, evaluation)
     for probe, record in before.items():
         assert np.array_equal(record.correct, after[probe].correct)
+        assert np.array_equal(record.predicted, after[probe].predicted)
+    assert all(path.stat().st_mtime_ns == written for path, written in kept.items())
+
+
+def test_kill_9_twice_changes_nothing(trained, plan, tmp_path):
+    results, _ = trained
+    run = run_of(plan, "at")
+    shutil.copytree(results / "models", tmp_path / "models")
+    words = ["harness.evaluate", "--scale", "ci", "--run", run.id, "--results"]
+    shards = tmp_path / "records" / run.id
+    for wanted in (3, 20):
+        process = subprocess.Popen(
+            [sys.executable, "-m", *words, str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 120
+        while len(list(shards.rglob("*.npz"))) < wanted and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+    kept = {path: path.stat().st_mtime_ns for path in shards.rglob("*.npz")}
+    assert len(kept) >= 20
+    command(*words, str(tmp_path), cwd=ROOT, check=True)
+    command(*words, str(results), cwd=ROOT, check=True)
+    evaluation = plan.evaluations[run.id]
+    (after, _), (before, _) = records_of(tmp_path, evaluation), records_of(results, evaluation)
+    for probe, record in before.items():
+        assert np.array_equal(record.broken_by, after[probe].broken_by)
         assert np.array_equal(record.predicted, after[probe].predicted)
     assert all(path.stat().st_mtime_ns == written for path, written in kept.items())
 

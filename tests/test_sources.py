@@ -405,7 +405,7 @@ def test_the_fetch_command(folder, tmp_path):
     lines = done.stdout.splitlines()
     assert done.returncode == 2
     assert lines[0].startswith("cifar10 train: 100 images, local folder, subset 100 of 50000")
-    assert lines[2].startswith("cifar10-c(generated)/fog/1: 20 images, generated (from cifar10")
+    assert lines[2].startswith("cifar10-c(generated): 5 sets of 20 images, generated (from cifar10")
     assert "imagenet: MISSING: expected imagenet (imagenet/train)" in done.stdout
     assert "put CIFAR-10-C.tar (md5 56bf5dcef84df0e2308c6dcbcbbd8499" in lines[-1]
     assert command("harness.data.fetch", "digits-c/fog/1", cwd=tmp_path).returncode == 0

@@ -42,22 +42,36 @@ def report(title: str, stored: Stored, known: str) -> str:
     return f"{title}: {len(stored.y)} images, {stored.source}; sha256: {verified}"
 
 
+def summary(found: list[tuple[str, Stored, str]]) -> str:
+    """One line for the many sets that `cifar10-c` stands for, each of them checked."""
+    for one in found:
+        report(*one)
+    title, first, _ = found[0]
+    counts = sorted({len(stored.y) for _, stored, _ in found})
+    images = " or ".join(str(count) for count in counts)
+    return f"{title.partition('/')[0]}: {len(found)} sets of {images} images, {first.source}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fetch and verify data sets.")
     parser.add_argument("names", nargs="+", metavar="NAME", help="such as cifar10 or cifar10-c")
-    missing = 0
-    hints = {}
+    missing, hints = 0, {}
     for asked in parser.parse_args().names:
-        for name in expand(asked):
+        names, found = expand(asked), []
+        for name in names:
             try:
-                for found in obtained(name):
-                    print(report(*found), flush=True)
+                found += list(obtained(name))
             except UserError as error:
                 missing += 1
                 print(f"{name}: MISSING: {error}", flush=True)
             archive = archive_of(name)
             if archive is not None and not archive.folder().exists():
                 hints[archive.name] = archive.remedy()
+        if len(names) > 1 and found:
+            print(summary(found), flush=True)
+        else:
+            for one in found:
+                print(report(*one), flush=True)
     for hint in hints.values():
         print(hint)
     if missing:
