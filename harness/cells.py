@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from harness.columns import Formula
 from harness.config import ROOT
 from harness.data import frames
 from harness.data.corruptions.sequences import flips
-from harness.plan import Artefact, Cell, Formula, Plan
+from harness.plan import Artefact, Cell, Plan
 from harness.records import Record
 from harness.statistics import mcnemar, wilson
 from harness.trust import Check, record_checks
@@ -29,7 +30,7 @@ def published(artefact: Artefact, plan: Plan) -> pd.DataFrame:
     values = values[(values.document == document) & (values.artefact == name)]
     parts = []
     for column in artefact.columns:
-        entry = plan.column(column)
+        entry = plan.columns.column(column)
         own = values[values.metric == entry.get("published", column)].assign(column=column)
         suffix = f"-{entry['corrupted']}" if entry.get("published") and "corrupted" in entry else ""
         own = own[own.dataset.str.endswith(suffix)] if suffix else own
@@ -98,7 +99,7 @@ def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.Dat
     table["difference"] = (table.ours - table.published).round(2)
     table["mark"] = table.groupby(["dataset", "network", "column"], group_keys=False)[
         ["ours", "column"]
-    ].apply(lambda part: _marks(part.ours, plan.lower_is_better(part.column.iloc[0])))
+    ].apply(lambda part: _marks(part.ours, plan.columns.lower_is_better(part.column.iloc[0])))
     return _against_best_baseline(table, images, plan.grid["roles"]["ours"])
 
 
@@ -110,9 +111,10 @@ def sources(cell: Cell, about: Mapping[str, Any]) -> list[str]:
 
 def norms(plan: Plan, cell: Cell, artefact: Artefact) -> set[str]:
     """The norms that a column's attacks live in."""
-    entry = plan.column(cell.column, artefact.protocol)
+    entry = plan.columns.column(cell.column, artefact.protocol)
     parts = [
-        plan.column(part, artefact.protocol) for part in entry.get("mean", entry.get("all", []))
+        plan.columns.column(part, artefact.protocol)
+        for part in entry.get("mean", entry.get("all", []))
     ]
     threats = {part["threat"] for part in [entry, *parts] if "threat" in part}
     table = plan.grid["datasets"][plan.dataset(cell.dataset)]["threats"]
@@ -123,9 +125,9 @@ def norms(plan: Plan, cell: Cell, artefact: Artefact) -> set[str]:
 def _attack_columns(plan: Plan, dataset: str, protocol: str) -> dict[str, str]:
     """Column -> probe, for columns that are one attack."""
     return {
-        name: plan.probe(name, dataset, protocol).id
+        name: plan.columns.probe(name, dataset, protocol).id
         for name in plan.grid["columns"]
-        if "attack" in plan.column(name) and plan.affords(name, dataset, protocol)
+        if "attack" in plan.columns.column(name) and plan.columns.affords(name, dataset, protocol)
     }
 
 

@@ -21,12 +21,13 @@ from torch import nn
 
 from harness import paths
 from harness.cells import value
+from harness.columns import PROTOCOLS, Columns
 from harness.data import load
 from harness.errors import UserError, expected
 from harness.evaluate import evaluate
 from harness.files import sha256, write_whole
 from harness.page import TEMPLATES
-from harness.plan import PROTOCOLS, Plan
+from harness.plan import Plan
 from harness.provenance import provenance
 from harness.records import Record, read_records
 from harness.runs import EvalRun
@@ -40,14 +41,12 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
     if not options.data:
         raise expected("a data set with --model", "none", "add --data cifar10")
     plan = Plan.read(options.scale or _DEFAULT_SCALE, options.grid)
-    plan.scale = {**plan.scale, "test": dict(plan.scale["test"])}
-    available = len(load(plan.dataset(options.data), "test"))
-    wanted = min(options.examples or plan.scale["test"]["examples"], available)
-    plan.scale["test"]["examples"] = wanted
+    dataset, test = plan.dataset(options.data), dict(plan.scale["test"])
+    test["examples"] = min(options.examples or test["examples"], len(load(dataset, "test")))
+    columns = Columns(plan.grid, {**plan.scale, "test": test})
     model, name = build(options.model, options.weights)
-    columns = chosen_columns(plan, options.attacks, options.data)
-    needed = set(columns)
-    formulas = {c: plan.formula(c, options.data, needed, PROTOCOLS[0]) for c in columns}
+    chosen = chosen_columns(columns, options.attacks, dataset)
+    formulas = {c: columns.formula(c, dataset, set(chosen), PROTOCOLS[0]) for c in chosen}
     probes = {probe.id: probe for _, own in formulas.values() for probe in own}
     evaluation = EvalRun(name, tuple(probes[key] for key in sorted(probes)))
     evaluate(evaluation, model.to(device).eval(), options.results, device)
@@ -105,18 +104,18 @@ def build(address: str, weights: Path | None) -> tuple[nn.Module, str]:
     return model, f"external-{source.stem}-{slug}-s0-{sha256(content)[:10]}"
 
 
-def chosen_columns(plan: Plan, attacks: str, dataset: str) -> list[str]:
+def chosen_columns(columns: Columns, attacks: str, dataset: str) -> list[str]:
     """Columns by name; `all` are those that the data set has threats for, aliases left out."""
     if attacks != "all":
-        columns = [name.strip() for name in attacks.split(",")]
-        for name in columns:
-            plan.column(name)
-        return columns
+        names = [name.strip() for name in attacks.split(",")]
+        for name in names:
+            columns.column(name)
+        return names
     found: dict[str, str] = {}
-    for name in plan.grid["columns"]:
-        entry = plan.column(name)
+    for name in columns.grid["columns"]:
+        entry = columns.column(name)
         parts = entry.get("mean", entry.get("all", [name]))
-        if all(plan.affords(part, dataset, PROTOCOLS[0]) for part in parts):
+        if all(columns.affords(part, dataset, PROTOCOLS[0]) for part in parts):
             found.setdefault(str(entry), name)
     return list(found.values())
 

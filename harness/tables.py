@@ -13,9 +13,10 @@ import pandas as pd
 
 from harness import paths
 from harness.cells import cells
+from harness.columns import PROTOCOLS
 from harness.errors import run_command
 from harness.files import write_whole
-from harness.plan import PROTOCOLS, Artefact, Plan
+from harness.plan import Artefact, Plan
 from harness.records import read_records
 
 

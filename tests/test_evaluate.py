@@ -31,7 +31,7 @@ def trained(plan, tmp_path_factory):
     results = tmp_path_factory.mktemp("results")
     run = run_of(plan, "at")
     train(run, results, CPU)
-    probes = [plan.probe(column, "cifar10") for column in COLUMNS]
+    probes = [plan.columns.probe(column, "digits") for column in COLUMNS]
     return results, EvalRun(run.id, tuple(probes))
 
 
@@ -47,17 +47,20 @@ def test_records(trained, plan):
     results, evaluation = trained
     evaluated(evaluation, results)
     records, about = records_of(results, evaluation)
-    natural = records[plan.probe("NAT", "cifar10").id]
+    natural = records[plan.columns.probe("NAT", "digits").id]
     assert len(natural.correct) == plan.scale["test"]["examples"]
     steps_of = {"PGD20": 20, "PGD100": 100, "PGD20_2": 20, "MIM": 20, "CW": 30}
     for column, steps in steps_of.items():
-        record = records[plan.probe(column, "cifar10").id]
+        record = records[plan.columns.probe(column, "digits").id]
         assert record.backward == steps
         assert not (record.correct & ~natural.correct).any()
         assert np.array_equal(record.broken_by == -2, ~natural.correct)
         assert np.array_equal(record.broken_by == -1, record.correct)
     assert about["run"] == evaluation.run
-    assert about["probes"][plan.probe("PGD20", "cifar10").id]["attack"]["ball"]["eps"] == "12/85"
+    assert (
+        about["probes"][plan.columns.probe("PGD20", "digits").id]["attack"]["ball"]["eps"]
+        == "12/85"
+    )
 
 
 def test_killed_anywhere_it_continues_to_the_same_records(trained):
@@ -162,7 +165,7 @@ class Counter(torch.nn.Module):
 def test_a_cascade_says_which_stage_broke_what(plan):
     x = torch.linspace(0.02, 0.2, 40)[:, None, None, None].expand(-1, 1, 8, 8).contiguous()
     y = Counter()(x).argmax(dim=1)
-    ball = plan.probe("PGD20", "cifar10").attack.ball
+    ball = plan.columns.probe("PGD20", "digits").attack.ball
     weak, strong = PGD(ball, ball.eps / 100, 1, "zero"), PGD(ball, ball.eps / 4, 10, "zero")
 
     class Two:
@@ -179,7 +182,7 @@ def test_all_wrong_and_all_broken_inputs_are_no_problem(plan):
     x, y = torch.rand(5, 1, 8, 8), torch.full((5,), 9)
     generator = torch.Generator().manual_seed(0)
     for column in ("PGD20", "APGD_t", "AA"):
-        attack = plan.probe(column, "cifar10").attack
+        attack = plan.columns.probe(column, "digits").attack
         record = evaluate_batch(Counter(), Probe("digits", 5, attack, 5), x * 0, y, generator)
         assert not record.correct.any()
         assert set(record.broken_by.tolist()) == {-2}
@@ -189,8 +192,8 @@ def test_aa_from_components_and_from_the_cascade_agree(plan, trained):
     """Up to the attacks' own randomness: other survivors mean other noise."""
     results, evaluation = trained
     wanted = {"APGD_ce", "APGD_t", "FAB_t", "Square", "AA"}
-    both, components = plan.formula("AA", "cifar10", wanted, "as_named")
-    alone, cascade = plan.formula("AA", "cifar10", {"AA"}, "as_named")
+    both, components = plan.columns.formula("AA", "digits", wanted, "as_named")
+    alone, cascade = plan.columns.formula("AA", "digits", {"AA"}, "as_named")
     assert (both.op, alone.op) == ("all", "probe")
     assert len(components) == 4
     evaluation = EvalRun(evaluation.run, (*components, *cascade))
@@ -202,10 +205,10 @@ def test_aa_from_components_and_from_the_cascade_agree(plan, trained):
 
 def test_the_released_protocol_makes_ten_steps_of_everything(plan):
     for column in ("PGD20", "PGD100", "MIM", "CW"):
-        assert plan.probe(column, "cifar10", "released").attack.steps == 10
-    assert plan.probe("PGD100", "cifar10").attack.steps == 100
+        assert plan.columns.probe(column, "digits", "released").attack.steps == 10
+    assert plan.columns.probe("PGD100", "digits").attack.steps == 100
     paper = Plan.read("paper")
-    assert str(paper.probe("PGD20", "cifar10", "released").attack.ball.eps) == "31/1000"
+    assert str(paper.columns.probe("PGD20", "cifar10", "released").attack.ball.eps) == "31/1000"
 
 
 def test_somebody_elses_model(tmp_path):

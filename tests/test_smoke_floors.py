@@ -24,7 +24,7 @@ def measure(slug: str, results) -> dict[str, float]:
     smoke = Plan.read("smoke")
     run = run_of(smoke, slug)
     train(run, results, torch.device("cpu"))
-    wanted = [smoke.probe(column, "cifar10") for column in COLUMNS]
+    wanted = [smoke.columns.probe(column, "digits") for column in COLUMNS]
     evaluation = EvalRun(run.id, tuple(wanted))
     evaluate(evaluation, load_model(results, run.id), results, torch.device("cpu"))
     records, _ = read_records(paths.records(results, evaluation.id))

@@ -6,7 +6,8 @@ import pytest
 from conftest import ROOT
 
 from harness.cells import KEYS, cells, published, value
-from harness.plan import Formula, Plan
+from harness.columns import Formula
+from harness.plan import Plan
 from harness.records import Record
 from harness.statistics import wilson
 from harness.tables import latex, markdown
@@ -118,10 +119,10 @@ def test_corrupted_columns_ask_for_every_corruption(plan):
     assert sum(name.startswith("digits-c/") for name in sets) == 75
     assert sum(name.startswith("digits-p/") for name in sets) == 10
     assert {"digits", "digits-c", "digits-p", "digits20-c", "digits40-c"} <= set(plan.data_sets)
-    formula, probes = plan.formula("C5", "cifar10", {"C5"}, "as_named")
+    formula, probes = plan.columns.formula("C5", "digits", {"C5"}, "as_named")
     assert (formula.op, len(probes)) == ("mean", 15)
-    assert plan.lower_is_better("P_flips")
-    assert not plan.lower_is_better("P")
+    assert plan.columns.lower_is_better("P_flips")
+    assert not plan.columns.lower_is_better("P")
 
 
 def test_wilson_against_known_values():

@@ -125,7 +125,7 @@ def test_an_altered_model_is_refused(plan, tmp_path):
 
 @pytest.mark.parametrize("use", ["validation", "paper-test"])
 def test_selection_deploys_the_best_epoch(plan, use, tmp_path):
-    attack = plan.probe("PGD20", "cifar10").attack
+    attack = plan.columns.probe("PGD20", "digits").attack
     run = run_of(plan, "at", selection=Selection(use, attack))
     train(run, tmp_path, CPU)
     about = json.loads(paths.description(tmp_path, run.id).read_text())
@@ -138,7 +138,7 @@ def test_selection_deploys_the_best_epoch(plan, use, tmp_path):
 
 
 def test_an_impossible_gate_deploys_the_last_epoch(plan, tmp_path):
-    attack = plan.probe("PGD20", "cifar10").attack
+    attack = plan.columns.probe("PGD20", "digits").attack
     run = run_of(plan, "nt", selection=Selection("validation", attack, gate=1.0))
     train(run, tmp_path, CPU)
     about = json.loads(paths.description(tmp_path, run.id).read_text())
@@ -149,7 +149,9 @@ def test_only_paper_test_trains_on_the_validation_slice(plan):
     smoke = Plan.read("smoke")
     run = run_of(smoke, "nt")
     all_of_it = run_of(
-        smoke, "nt", selection=Selection("paper-test", smoke.probe("PGD20", "cifar10").attack)
+        smoke,
+        "nt",
+        selection=Selection("paper-test", smoke.columns.probe("PGD20", "digits").attack),
     )
     assert len(Batches(run, CPU).y) == 1168
     assert len(Batches(all_of_it, CPU).y) == 1297

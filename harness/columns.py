@@ -1,0 +1,146 @@
+"""What a column's number is: an attack's record, or a reduction of several. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from harness.attacks import PGD, Staged
+from harness.autoattack import COMPONENTS, STANDARD, Cascade, Component
+from harness.balls import Ball
+from harness.build import fraction
+from harness.config import merged
+from harness.data import frames
+from harness.data.corruptions import MAIN
+from harness.data.corruptions.sequences import FRAMES
+from harness.errors import unknown
+from harness.runs import Probe
+
+PROTOCOLS = ("as_named", "released")
+_FORWARD_BATCHES = 10  # a mere forward pass takes so many attack batches at once
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A number as a reduction of records.
+
+    One `probe`; `all` of the parts at once; their `mean`. For a probe that is a sequence of frames per
+    image: its mean over `frames`, or the share of `flips` of the prediction between frames.
+    """
+
+    op: str
+    parts: tuple[Any, ...]  # the probe's id, or formulas
+    sequence: str | None = None  # for `frames` and `flips`: the name of the data set
+
+    @property
+    def probes(self) -> list[str]:
+        if isinstance(self.parts[0], str):
+            return list(self.parts)
+        return [probe for part in self.parts for probe in part.probes]
+
+
+class Columns:
+    """The grid's columns at one scale; data sets go by the name of what is really measured."""
+
+    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any]) -> None:
+        self.grid, self.scale = grid, scale
+
+    def column(self, name: str, protocol: str = PROTOCOLS[0]) -> dict[str, Any]:
+        if name not in self.grid["columns"]:
+            raise unknown("column", name, self.grid["columns"], "config/grid.yaml")
+        entry = dict(self.grid["columns"][name])
+        own = {key: entry.pop(key, {}) for key in PROTOCOLS}[protocol]
+        return merged(entry, own)
+
+    def lower_is_better(self, column: str) -> bool:
+        return bool(self.column(column).get("flips"))
+
+    def affords(self, column: str, dataset: str, protocol: str) -> bool:
+        """Does the data set have the threat that a column needs?"""
+        threat = self.column(column, protocol).get("threat")
+        return threat is None or threat in self.grid["datasets"][dataset]["threats"]
+
+    def probe(self, column: str, dataset: str, protocol: str = PROTOCOLS[0]) -> Probe:
+        """The record behind a column that is an attack."""
+        entry = self.column(column, protocol)
+        return Probe(dataset, attack=self._attack(entry, dataset), **self.scale["test"])
+
+    def _attack(self, entry: Mapping[str, Any], dataset: str) -> Staged | None:
+        kind = entry["attack"]
+        if kind == "none":
+            return None
+        if kind in COMPONENTS or kind == "aa":
+            ball = self.pgd(dataset, entry["threat"], 1).ball
+            budget = self.scale["autoattack"]
+            return (
+                Cascade.standard(ball, **budget)
+                if kind == "aa"
+                else Component(ball, kind, **budget)
+            )
+        attack = self.pgd(dataset, entry["threat"], entry["steps"])
+        changes: dict[str, dict[str, Any]] = {"mim": {"momentum": 1.0}, "cw": {"loss": "margin"}}
+        return replace(attack, **changes.get(kind, {}))
+
+    def formula(
+        self, column: str, dataset: str, wanted: set[str], protocol: str
+    ) -> tuple[Formula, list[Probe]]:
+        """How a column is computed from records, and the records.
+
+        AutoAttack is what survives all its components. Where these are wanted anyway, it costs
+        nothing more; where it is wanted alone, the cascade spares them the broken examples.
+        """
+        entry = self.column(column, protocol)
+        for op in ("all", "mean"):
+            if op in entry:
+                return self._joined(op, entry[op], dataset, wanted, protocol)
+        if "corrupted" in entry:
+            return self._corrupted(entry, dataset)
+        if entry["attack"] == "aa":
+            components = [
+                name
+                for part in STANDARD
+                for name in sorted(wanted)
+                if self._same(self.column(name, protocol), {**entry, "attack": part})
+            ]
+            if len(components) == len(STANDARD):
+                return self._joined("all", components, dataset, wanted, protocol)
+        probe = self.probe(column, dataset, protocol)
+        return Formula("probe", (probe.id,)), [probe]
+
+    def _corrupted(self, entry: Mapping[str, Any], dataset: str) -> tuple[Formula, list[Probe]]:
+        """A mean over corrupted versions of the test images, or over sequences of them."""
+        base, kind = dataset, entry["corrupted"]
+        test, parts, probes = self.scale["test"], [], []
+        if kind == "c":
+            pairs = product(MAIN, entry["severities"])
+            names = [f"{base}-c/{corruption}/{severity}" for corruption, severity in pairs]
+        else:
+            names = [f"{base}-p/{sequence}" for sequence in FRAMES]
+        for name in names:
+            examples = test["examples"] * frames(name)
+            probe = Probe(name, examples, None, test["batch_size"] * _FORWARD_BATCHES)
+            probes.append(probe)
+            op = "probe" if kind == "c" else "flips" if entry.get("flips") else "frames"
+            parts.append(Formula(op, (probe.id,), None if kind == "c" else name))
+        return Formula("mean", tuple(parts)), probes
+
+    @staticmethod
+    def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        return all(one.get(key) == other.get(key) for key in ("attack", "threat"))
+
+    def _joined(
+        self, op: str, columns: list[str], dataset: str, wanted: set[str], protocol: str
+    ) -> tuple[Formula, list[Probe]]:
+        parts = [self.formula(part, dataset, wanted, protocol) for part in columns]
+        probes = [probe for _, own in parts for probe in own]
+        return Formula(op, tuple(formula for formula, _ in parts)), probes
+
+    def pgd(self, dataset: str, threat: str, steps: int) -> PGD:
+        threats = self.grid["datasets"][dataset]["threats"]
+        if threat not in threats:
+            raise unknown("threat", threat, threats, f"data set {dataset}")
+        entry = threats[threat]
+        ball = Ball(entry["norm"], fraction(entry["eps"], f"{dataset}'s {threat}"))
+        return PGD(ball, fraction(entry["test_step"], f"{dataset}'s {threat}"), steps)
