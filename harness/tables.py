@@ -59,6 +59,8 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
         lines += [f"AutoAttack's budget is shortened at this scale: {budget}.", ""]
     seeds = f", mean ± deviation over {table.seeds.max()} seeds" if table.seeds.max() > 1 else ""
     lines += [f"Accuracy in %, ours (published){seeds}; n = {table.n.max()} test images.", ""]
+    widest = float(((table.high - table.low) / 2).max())
+    lines += [f"95 % intervals are in the CSV: at most ±{widest:.1f} points.", ""]
     for what, measured, wide in _wide(table, artefact, decorate):
         lines += [
             f"## {what}, measured with {measured.measured_with} on {measured.measured_on}",
