@@ -25,7 +25,10 @@ TEMPLATES = ROOT / "harness" / "templates"
 def tables(plan: Plan, reports: Path) -> list[dict[str, Any]]:
     shown = []
     for artefact in plan.artefacts.values():
-        table = pd.read_csv(reports / plan.name / "tables" / f"{artefact.name}.csv")
+        table = pd.read_csv(
+            reports / plan.name / "tables" / f"{artefact.name}.csv",
+            dtype={"failed_checks": "object"},
+        )
         table["failed_checks"] = table.failed_checks.fillna("")
         table = table.astype(object).where(table.notna(), None)
         parts = []
