@@ -13,7 +13,7 @@ from harness.balls import Ball
 from harness.build import fraction
 from harness.config import merged
 from harness.data import frames
-from harness.data.corruptions import MAIN
+from harness.data.corruptions import MAIN, REVISION
 from harness.data.corruptions.sequences import FRAMES
 from harness.errors import unknown
 from harness.runs import Probe
@@ -120,7 +120,8 @@ class Columns:
             names = [f"{base}-p/{sequence}" for sequence in FRAMES]
         for name in names:
             examples = test["examples"] * frames(name)
-            probe = Probe(name, examples, None, test["batch_size"] * _FORWARD_BATCHES)
+            size = test["batch_size"] * _FORWARD_BATCHES
+            probe = Probe(name, examples, None, size, corruptions=REVISION)
             probes.append(probe)
             op = "probe" if kind == "c" else "flips" if entry.get("flips") else "frames"
             parts.append(Formula(op, (probe.id,), None if kind == "c" else name))

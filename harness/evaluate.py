@@ -28,7 +28,7 @@ from harness.plan import Plan
 from harness.progress import Progress
 from harness.records import Record, joined, read_shard, write_records, write_shard
 from harness.runs import EvalRun, Probe
-from harness.store import load_model
+from harness.store import checksum, load_model
 
 
 def evaluate_batch(
@@ -61,8 +61,13 @@ def evaluate_batch(
     )
 
 
-def evaluate(evaluation: EvalRun, model: nn.Module, results: Path, device: torch.device) -> None:
-    """Write the records of a model in eval mode, computing only what is not there yet."""
+def evaluate(
+    evaluation: EvalRun, model: nn.Module, weights: str, results: Path, device: torch.device
+) -> None:
+    """Write the records of a model in eval mode, computing only what is not there yet.
+
+    `weights` is a checksum: records of other weights, or of images from another source, do not count.
+    """
     began = time.monotonic()
     sets: dict[str, Images] = {}
     for probe in evaluation.probes:
@@ -74,17 +79,20 @@ def evaluate(evaluation: EvalRun, model: nn.Module, results: Path, device: torch
         images = sets[probe.dataset].take(slice(probe.examples))
         batches = range(0, len(images), probe.batch_size)
         progress = Progress(label, len(batches))
+        stamp = {"weights": weights, "images": images.source}
         shards = []
         for count, first in enumerate(batches):
             path = paths.shard(results, evaluation.run, probe.id, count)
-            if not path.exists():
+            record = read_shard(path, stamp) if path.exists() else None
+            if record is None:
                 rows = images.take(slice(first, first + probe.batch_size))
                 x = unit(torch.from_numpy(np.ascontiguousarray(rows.x)).to(device))
                 y = torch.from_numpy(rows.y).to(device)
                 seed = seed_from(probe.seed, probe.id, count)
                 generator = torch.Generator(device).manual_seed(seed)
-                write_shard(path, evaluate_batch(model, probe, x, y, generator))
-            shards.append(read_shard(path))
+                record = evaluate_batch(model, probe, x, y, generator)
+                write_shard(path, record, stamp)
+            shards.append(record)
             progress.update(count + 1)
         records[probe.id] = joined(shards)
     about = {
@@ -141,7 +149,8 @@ def main() -> None:
             "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
         )
     model = load_model(options.results, run.id).to(device)
-    evaluate(plan.evaluations[run.id], model, options.results, device)
+    weights = checksum(options.results, run.id)
+    evaluate(plan.evaluations[run.id], model, weights, options.results, device)
 
 
 if __name__ == "__main__":

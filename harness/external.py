@@ -49,7 +49,7 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
     formulas = {c: columns.formula(c, dataset, set(chosen), PROTOCOLS[0]) for c in chosen}
     probes = {probe.id: probe for _, own in formulas.values() for probe in own}
     evaluation = EvalRun(name, tuple(probes[key] for key in sorted(probes)))
-    evaluate(evaluation, model.to(device).eval(), options.results, device)
+    evaluate(evaluation, model.to(device).eval(), name, options.results, device)
 
     records, about = read_records(paths.records(options.results, evaluation.id))
     rows, plain = [], {}

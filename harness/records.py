@@ -54,12 +54,14 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def write_shard(path: Path, record: Record) -> None:
-    write_records(path, {"shard": record}, {})
+def write_shard(path: Path, record: Record, stamp: dict[str, str]) -> None:
+    write_records(path, {"shard": record}, {"stamp": stamp})
 
 
-def read_shard(path: Path) -> Record:
-    return read_records(path)[0]["shard"]
+def read_shard(path: Path, stamp: dict[str, str]) -> Record | None:
+    """A finished shard, unless its stamp says that it was made of other weights or other images."""
+    records, about = read_records(path)
+    return records["shard"] if about.get("stamp") == stamp else None
 
 
 def joined(shards: list[Record]) -> Record:

@@ -85,6 +85,7 @@ class Probe:
     attack: Staged | None
     batch_size: int
     seed: int = 0
+    corruptions: int | None = None  # the generator's revision, for sets that we may have made
 
     REVISION: ClassVar[int] = 1
 

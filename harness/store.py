@@ -15,6 +15,11 @@ from harness.files import sha256
 from harness.models import new_model
 
 
+def checksum(results: Path, run_id: str) -> str:
+    """The recorded sha256 of a run's weights."""
+    return json.loads(paths.description(results, run_id).read_text())["sha256"]
+
+
 def load_model(results: Path, run_id: str) -> nn.Module:
     """A trained network in eval mode, its weights checked against their recorded checksum."""
     path = paths.model(results, run_id)

@@ -17,7 +17,7 @@ from harness.evaluate import evaluate, evaluate_batch
 from harness.plan import Plan
 from harness.records import read_records, read_shard
 from harness.runs import EvalRun, Probe
-from harness.store import load_model
+from harness.store import checksum, load_model
 from harness.train import train
 
 CPU = torch.device("cpu")
@@ -36,7 +36,8 @@ def trained(plan, tmp_path_factory):
 
 
 def evaluated(evaluation, results):
-    evaluate(evaluation, load_model(results, evaluation.run), results, CPU)
+    weights = checksum(results, evaluation.run)
+    evaluate(evaluation, load_model(results, evaluation.run), weights, results, CPU)
 
 
 def records_of(results, evaluation):
@@ -126,26 +127,45 @@ def test_a_flipped_byte_is_noticed_or_harmless(trained, tmp_path):
     evaluated(evaluation, results)
     whole = paths.shard(results, evaluation.run, evaluation.probes[0].id, 0).read_bytes()
     (tmp_path / "whole.npz").write_bytes(whole)
-    record, noticed = read_shard(tmp_path / "whole.npz"), 0
+    stamp = {"weights": checksum(results, evaluation.run), "images": "embedded"}
+    record, noticed = read_shard(tmp_path / "whole.npz", stamp), 0
+    assert read_shard(tmp_path / "whole.npz", {**stamp, "images": "another source"}) is None
     for place in range(0, len(whole), 11):
         flipped = bytearray(whole)
         flipped[place] ^= 0xFF
         (tmp_path / "flipped.npz").write_bytes(bytes(flipped))
         try:
-            found = read_shard(tmp_path / "flipped.npz")
+            found = read_shard(tmp_path / "flipped.npz", stamp)
         except UserError as error:
             noticed += "delete it" in str(error)
         else:
+            if found is None:  # the stamp itself was hit: it will be computed again
+                continue
             assert np.array_equal(found.correct, record.correct)
             assert np.array_equal(found.predicted, record.predicted)
             assert found.backward == record.backward
     assert noticed > 5
 
 
+def test_records_of_other_weights_do_not_count(trained):
+    results, evaluation = trained
+    evaluated(evaluation, results)
+    before, _ = records_of(results, evaluation)
+    model = load_model(results, evaluation.run)
+    with torch.no_grad():
+        model.linear.weight.neg_()
+    evaluate(evaluation, model, "other weights", results, CPU)
+    after, _ = records_of(results, evaluation)
+    assert any(not np.array_equal(before[p].correct, after[p].correct) for p in before)
+    evaluated(evaluation, results)
+    again, _ = records_of(results, evaluation)
+    assert all(np.array_equal(before[p].correct, again[p].correct) for p in before)
+
+
 def test_a_pickle_in_a_record_is_refused(tmp_path):
     np.savez(tmp_path / "hostile.npz", correct=np.array([object()]))
     with pytest.raises(UserError, match="truncated or altered"):
-        read_shard(tmp_path / "hostile.npz")
+        read_shard(tmp_path / "hostile.npz", {})
 
 
 def test_an_evaluation_is_named_by_all_its_probes(trained):

@@ -26,7 +26,7 @@ def measure(slug: str, results) -> dict[str, float]:
     train(run, results, torch.device("cpu"))
     wanted = [smoke.columns.probe(column, "digits") for column in COLUMNS]
     evaluation = EvalRun(run.id, tuple(wanted))
-    evaluate(evaluation, load_model(results, run.id), results, torch.device("cpu"))
+    evaluate(evaluation, load_model(results, run.id), "", results, torch.device("cpu"))
     records, _ = read_records(paths.records(results, evaluation.id))
     found = zip(COLUMNS, wanted, strict=True)
     return {column: 100 * records[probe.id].correct.mean() for column, probe in found}
