@@ -239,7 +239,7 @@ def test_a_second_process_waits(folder):
 
 
 def test_unpacking_stays_inside(tmp_path):
-    for name in ("../outside.txt", "/tmp/outside-generalist.txt", "a/../../outside.txt"):
+    for name in ("../outside.txt", "/nonexistent/outside.txt", "a/../../outside.txt"):
         with pytest.raises(UserError, match="only files below its own folder"):
             unpack(tar(tmp_path / "bad.tar", {"fine.txt": b"", name: b"x"}), tmp_path / "into")
     link = tarfile.TarInfo("link")
