@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 import torch
 from conftest import L2, LINF, clocks, generator, weights
-from test_reductions import gradient_of, same
+from test_reductions import assert_same, gradient_of
 
 from baselines.agr import AGR, clipped, reconstructed
 from baselines.at import AT
@@ -241,8 +241,8 @@ def test_gradcam_by_hand():
 
 def test_part_with_equal_radii_is_at(batch):
     part = PART(LINF, low=Fraction(1), warmup=Fraction(0))
-    same(part, AT(LINF), batch, LATE)
-    same(PART(LINF), AT(LINF), batch, Clock(0, 0, 4, 3))  # still warming up
+    assert_same(part, AT(LINF), batch, LATE)
+    assert_same(PART(LINF), AT(LINF), batch, Clock(0, 0, 4, 3))  # still warming up
 
 
 def test_part_respects_every_pixels_radius(batch):
@@ -497,4 +497,4 @@ def test_fast_at_is_one_large_step_in_train_mode(batch, clock):
 
 def test_imagenet_at_is_at_with_three_steps(batch, clock):
     cheap = Threat(LINF.ball, LINF.ball.eps * Fraction(2, 3), 3)
-    same(ImageNetAT(LINF), AT(cheap), batch, clock)
+    assert_same(ImageNetAT(LINF), AT(cheap), batch, clock)

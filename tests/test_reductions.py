@@ -24,25 +24,25 @@ def gradient_of(objective, batch, clock):
     return loss.detach(), gradients, buffers
 
 
-def same(one, other, batch, clock):
+def assert_same(one, other, batch, clock):
     for a, b in zip(gradient_of(one, batch, clock), gradient_of(other, batch, clock), strict=True):
         assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("threat", [LINF, L2])
 def test_trades_without_beta_is_nt(threat, batch, clock):
-    same(TRADES(threat, beta=0.0), NT(), batch, clock)
+    assert_same(TRADES(threat, beta=0.0), NT(), batch, clock)
 
 
 @pytest.mark.parametrize("threat", [LINF, L2])
 def test_half_half_with_all_weight_on_one_side(threat, batch, clock):
-    same(HalfHalf(threat, weights=(0.0, 1.0)), AT(threat), batch, clock)
-    same(HalfHalf(threat, weights=(1.0, 0.0)), NT(), batch, clock)
+    assert_same(HalfHalf(threat, weights=(0.0, 1.0)), AT(threat), batch, clock)
+    assert_same(HalfHalf(threat, weights=(1.0, 0.0)), NT(), batch, clock)
 
 
 def test_at_without_a_radius_is_nt(batch, clock):
     still = Threat(Ball("linf", LINF.ball.eps * 0), LINF.step, LINF.steps)
-    same(AT(still), NT(), batch, clock)
+    assert_same(AT(still), NT(), batch, clock)
 
 
 def test_trades_loss_from_its_formula(batch, clock):
