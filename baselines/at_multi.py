@@ -3,7 +3,8 @@
 Each threat's PGD gives its own x'. AVG (the papers' "AT (l_inf + l_2)"): the mean of the losses. MAX:
 per example the worse of them. SAT ("random" strategy of later work): one threat per batch, at random.
 
-Certain: AVG and MAX. The x' of each norm is forwarded separately, so BatchNorm sees them in turn.
+Certain: AVG and MAX. Guess: all of the official recipe (E-AT's is used); the x' of each norm are
+forwarded separately, so BatchNorm sees them in turn.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ delta ~ U(-eps, eps); one FGSM step of 1.25 eps, clipped to eps; CE on x + delta
 
 Certain: the attack. The official ImageNet recipe (15 epochs in three phases of growing crops) is in
 config/presets.yaml as far as one crop size goes.
+Guess: the official peak learning rate (0.4), weight decay and knots.
 Deviations: the crafting pass leaves no trace in BatchNorm's running statistics (the released code
 lets it); the phases of crop size and batch size are not changed during a run.
 """

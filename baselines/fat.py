@@ -6,7 +6,7 @@ a sign(gradient) + omega N(0, 1). Then CE on the result. tau is 0 until 50/120 o
 90/120, then 2.
 
 Certain: the stopping rule, omega = 0.001, tau's schedule (read in the released code).
-Guess: the uniform random start in the papers' unified recipe.
+Guess: the uniform random start in the papers' unified recipe; the sizes of the official drops.
 Deviation: the released code reorders the batch while examples leave; ours keeps every image in place.
 """
 

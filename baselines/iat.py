@@ -5,7 +5,7 @@ permutation, (x', y) with an independent lambda_2 and permutation;
 L = (mixed CE on the clean mixture + mixed CE on the adversarial mixture) / 2, a = 1.
 
 Certain: attack before mixing, two independent mixtures, the mean of both losses.
-Guess: one lambda per batch rather than per example; the schedule of the official recipe.
+Guess: one lambda per batch rather than per example; all of the official recipe.
 """
 
 from __future__ import annotations

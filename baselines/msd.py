@@ -6,6 +6,7 @@ iterate is remembered. Starts at the image. Then CE on it.
 
 Certain: the algorithm, zero start, best iterate. Unified: the threats' own steps and step sizes,
 crafted in eval mode. Official: 50 steps, three norms, crafted in train mode.
+Guess: the official l_1 step (0.6) and radii as exact decimals.
 Deviation: in l_1 a step moves the largest 1 % of the coordinates (at least one); the released code
 draws their number at random.
 """

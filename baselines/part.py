@@ -5,7 +5,8 @@ image, eval mode) says which pixels matter: those keep the full radius eps, the 
 (7/255 for 8/255). PGD projects element by element on that radius. Then CE on the result.
 
 Certain: warm-up, the two radii, Grad-CAM on the last stage. Guess: a pixel matters if its map is above
-the image's mean; maps are taken from the current network and the augmented image.
+the image's mean; maps are taken from the current network and the augmented image; where the
+official rate drops.
 Deviations: the released code keeps masks by batch position over a shuffled loader, so they meet other
 images. `masks: aligned` (default) is the paper's intent; `as_released` gives each image its
 neighbour's mask, the same mismatch without the storage. The released code also thresholds a

@@ -7,7 +7,8 @@ projection: a natural epoch from the same start gives g_N, the robust epoch g_A 
 weights), and per tensor  W = W_0 + (1 - beta) g_A + beta max(cos(g_A, g_N), 0) g_N.
 
 Certain: both parts, lam = 5, beta = 0.5. Guesses: the natural epoch uses the same optimizer settings
-and its own momentum; BatchNorm's statistics are the robust network's.
+and its own momentum; BatchNorm's statistics are the robust network's; the official weight decay
+and schedule (E-AT's).
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ Deployed is theta(t*): on a grid of t BatchNorm's statistics are re-estimated on
 has the best worst-norm accuracy on held-out training images.
 
 Certain: curve, loss, MSD, selection by the worst norm. Guesses: the grid (0, 0.1 ... 1), the budget in
-the unified recipe (that of AT). Crafting is in train mode: running statistics belong to no single t.
+the unified recipe (that of AT), the official weight decay and
+schedule. Crafting is in train mode: running statistics belong to no single t.
 It costs its two parents on top: 3 to 4 AT runs in all; the DAG trains the parents once.
 """
 

@@ -6,7 +6,8 @@ Variant B (TRADES-like, our default): x' maximises d(p(x'), p(x)) from x plus a 
 Variant A (PGD-AT-like): x' maximises d(p(x'), onehot), crafted in train mode; l = d(p(x'), onehot).
 L = mean of max(l - b, 0), b = c^2 + c^2 / (K - 1); c = 0.3 and lam = 6 for B, c = 0.4 for A.
 
-Certain: both variants' losses, c, lam. Guess: that the papers' SCORE row is variant B.
+Certain: both variants' losses, c, lam. Guess: that the papers' SCORE row is variant B; where the
+official rate drops.
 Deviation: BatchNorm's buffers are given back after crafting in train mode (A).
 """
 

@@ -41,6 +41,9 @@ def fidelity(grid: dict[str, Any]) -> str:
         "method trains by the papers' `unified` recipe; another one that is named is in",
         "`config/presets.yaml` and is asked for as `slug@official` or `slug@released`.",
         "",
+        "`Certain` rests on the project's fact cards, which were read off each method's paper or code;",
+        "we did not read that code again. arXiv numbers were written from memory.",
+        "",
         "| method | paper | recipes | certain | guess | known deviations |",
         "|---|---|---|---|---|---|",
     ]
