@@ -45,6 +45,7 @@ class Generalist:
     c: Fraction = Fraction(5, 120)  # a share of the epochs
     average: Average = field(default_factory=Average)  # a'; decay 0 is "without EMA"
     redistribution: str = "once"  # per period, or after every minibatch of that epoch (released)
+    parallel: bool | None = None  # one process per learner
     shared_lr: bool = False  # every learner steps with the first one's learning rate (released)
 
     REVISION: ClassVar[int] = 1
@@ -104,6 +105,10 @@ class GeneralistTraining:
         ]
         self.theta_g = lab.new_model()
 
+    def networks(self) -> dict[str, torch.nn.Module]:
+        """The learners, as they enter the mixture."""
+        return {learner.single.slug: learner.deployed() for learner in self.learners}
+
     def step(self, batch: Batch, clock: Clock) -> Mapping[str, float]:
         lr = self.learners[0].single.optim.lr_at(clock) if self.generalist.shared_lr else None
         losses = {
@@ -115,7 +120,8 @@ class GeneralistTraining:
         mix_into(self.theta_g, sources, weights, self.generalist.average.decay_at(clock.steps_done))
         if self.generalist.redistributes_after(clock):
             self._redistribute()
-        return {**losses, "gamma": weights[0]}
+        slugs = [learner.single.slug for learner in self.learners]
+        return losses | {f"gamma_{slug}": w for slug, w in zip(slugs, weights, strict=True)}
 
     def _redistribute(self) -> None:
         for learner in self.learners:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from harness import paths
 from harness.columns import Formula
 from harness.config import ROOT
 from harness.data import frames
 from harness.data.corruptions.sequences import flips
 from harness.plan import Artefact, Cell, Plan
-from harness.records import Record
+from harness.records import Record, read_records
 from harness.statistics import mcnemar, wilson
 from harness.trust import Check, record_checks
 
@@ -52,22 +54,32 @@ def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
     return np.logical_and.reduce(parts) if formula.op == "all" else np.mean(parts, axis=0)
 
 
+def read_artefact(artefact: Artefact, plan: Plan, results: Path) -> dict[str, Records]:
+    files = {run: paths.records(results, plan.evaluations[run].id) for run in artefact.runs}
+    return {run: read_records(path) for run, path in files.items()}
+
+
 def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.DataFrame:
     """One row per cell. With several seeds: their mean, their deviation, and all images pooled."""
     rows, images = [], {}
     checks = {run: trust_checks(plan, artefact, run, read[run]) for run in artefact.runs}
     for cell in artefact.cells:
-        values = [value(cell.formula, read[run][0]) for run in cell.runs]
-        accuracies = [100 * float(flags.mean()) for flags in values]
-        n = sum(len(flags) for flags in values)
-        low, high = wilson(sum(float(flags.sum()) for flags in values), n)
-        images[cell.dataset, cell.network, cell.column, cell.method] = np.concatenate(values)
+        if cell.formula.op == "measured":
+            each, low, high, n = _minutes(cell, read), None, None, None
+        else:
+            values = [value(cell.formula, read[run][0]) for run in cell.runs]
+            each = [100 * float(flags.mean()) for flags in values]
+            n = sum(len(flags) for flags in values)
+            interval = wilson(sum(float(flags.sum()) for flags in values), n)
+            low, high = (round(100 * end, 2) for end in interval)
+            images[cell.dataset, cell.network, cell.column, cell.method] = np.concatenate(values)
         failed = [
             check.name
             for run in cell.runs
             for check in checks[run]
-            if not check.ok and check.touches(cell.column, norms(plan, cell, artefact))
+            if not check.ok and n and check.touches(cell.column, norms(plan, cell, artefact))
         ]
+        calls = [read[run][0][probe].backward for run in cell.runs for probe in cell.formula.probes]
         rows.append(
             {
                 "dataset": cell.dataset,
@@ -75,17 +87,13 @@ def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.Dat
                 "method": cell.method,
                 "column": cell.column,
                 "label": plan.label(cell.method),
-                "ours": round(float(np.mean(accuracies)), 2),
-                "low": round(100 * low, 2),
-                "high": round(100 * high, 2),
+                "ours": round(float(np.mean(each)), 2),
+                "low": low,
+                "high": high,
                 "n": n,
                 "seeds": len(cell.runs),
-                "std": round(float(np.std(accuracies, ddof=1)), 2) if len(accuracies) > 1 else None,
-                "gradient_calls": max(
-                    read[run][0][probe].backward
-                    for run in cell.runs
-                    for probe in cell.formula.probes
-                ),
+                "std": round(float(np.std(each, ddof=1)), 2) if len(each) > 1 else None,
+                "gradient_calls": max(calls, default=0),
                 "measured_on": plan.dataset(cell.dataset),
                 "source": "; ".join(sources(cell, read[cell.runs[0]][1])),
                 "measured_with": plan.network(cell.network),
@@ -100,7 +108,11 @@ def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.Dat
     table["mark"] = table.groupby(["dataset", "network", "column"], group_keys=False)[
         ["ours", "column"]
     ].apply(lambda part: _marks(part.ours, plan.columns.lower_is_better(part.column.iloc[0])))
-    return _against_best_baseline(table, images, plan.grid["roles"]["ours"])
+    return _against_best_baseline(table, images, plan)
+
+
+def _minutes(cell: Cell, read: Mapping[str, Records]) -> list[float]:
+    return [read[run][1]["trained"]["seconds"] / 60 for run in cell.runs]
 
 
 def sources(cell: Cell, about: Mapping[str, Any]) -> list[str]:
@@ -150,19 +162,23 @@ def trust_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> lis
 
 
 def _against_best_baseline(
-    table: pd.DataFrame, images: Mapping[tuple, np.ndarray], ours: str
+    table: pd.DataFrame, images: Mapping[tuple, np.ndarray], plan: Plan
 ) -> pd.DataFrame:
     """Each method against the best method that is not ours, on the same images (exact McNemar)."""
     found: list[tuple[str | None, float | None]] = []
     for row in table.itertuples():
         rivals = table[(table[KEYS[:2]] == [row.dataset, row.network]).all(axis=1)]
         rivals = rivals[rivals.column == row.column]
-        rivals = rivals[~rivals.method.str.startswith(ours) & (rivals.method != row.method)]
-        mine = images[row.dataset, row.network, row.column, row.method]
-        if rivals.empty or not np.isin(mine, (0, 1)).all():  # a mean of columns is no yes or no
+        ours = rivals.method.str.startswith(plan.grid["roles"]["ours"])
+        rivals = rivals[~ours & (rivals.method != row.method)]
+        mine = images.get((row.dataset, row.network, row.column, row.method), np.array([0.5]))
+        if rivals.empty or not np.isin(mine, (0, 1)).all():  # minutes, or a mean of columns
             found.append((None, None))
             continue
-        best = str(rivals.loc[rivals.ours.idxmax()].method)
+        worst_first = rivals.sort_values(
+            "ours", ascending=not plan.columns.lower_is_better(row.column)
+        )
+        best = str(worst_first.iloc[-1].method)
         p = mcnemar(
             mine.astype(bool), images[row.dataset, row.network, row.column, best].astype(bool)
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,7 @@ from harness.data.corruptions.sequences import FRAMES
 from harness.errors import unknown
 from harness.runs import Probe
 
-PROTOCOLS = ("as_named", "released")
+PROTOCOLS = ("as_named", "released", "l2")
 _FORWARD_BATCHES = 10  # a mere forward pass takes so many attack batches at once
 
 
@@ -27,7 +28,8 @@ class Formula:
     """A number as a reduction of records.
 
     One `probe`; `all` of the parts at once; their `mean`. For a probe that is a sequence of frames per
-    image: its mean over `frames`, or the share of `flips` of the prediction between frames.
+    image: its mean over `frames`, or the share of `flips` of the prediction between frames. `measured`
+    is no record: what the run itself cost.
     """
 
     op: str
@@ -36,6 +38,8 @@ class Formula:
 
     @property
     def probes(self) -> list[str]:
+        if self.op == "measured":
+            return []
         if isinstance(self.parts[0], str):
             return list(self.parts)
         return [probe for part in self.parts for probe in part.probes]
@@ -55,7 +59,8 @@ class Columns:
         return merged(entry, own)
 
     def lower_is_better(self, column: str) -> bool:
-        return bool(self.column(column).get("flips"))
+        entry = self.column(column)
+        return bool(entry.get("flips") or entry.get("measured"))
 
     def affords(self, column: str, dataset: str, protocol: str) -> bool:
         """Does the data set have the threat that a column needs?"""
@@ -79,12 +84,12 @@ class Columns:
                 if kind == "aa"
                 else Component(ball, kind, **budget)
             )
-        attack = self.pgd(dataset, entry["threat"], entry["steps"])
+        attack = self.pgd(dataset, entry["threat"], entry["steps"], entry.get("times", 1))
         changes: dict[str, dict[str, Any]] = {"mim": {"momentum": 1.0}, "cw": {"loss": "margin"}}
         return replace(attack, **changes.get(kind, {}))
 
     def formula(
-        self, column: str, dataset: str, wanted: set[str], protocol: str
+        self, column: str, dataset: str, wanted: Collection[str], protocol: str
     ) -> tuple[Formula, list[Probe]]:
         """How a column is computed from records, and the records.
 
@@ -95,6 +100,8 @@ class Columns:
         for op in ("all", "mean"):
             if op in entry:
                 return self._joined(op, entry[op], dataset, wanted, protocol)
+        if "measured" in entry:
+            return Formula("measured", (entry["measured"],)), []
         if "corrupted" in entry:
             return self._corrupted(entry, dataset)
         if entry["attack"] == "aa":
@@ -132,16 +139,16 @@ class Columns:
         return all(one.get(key) == other.get(key) for key in ("attack", "threat"))
 
     def _joined(
-        self, op: str, columns: list[str], dataset: str, wanted: set[str], protocol: str
+        self, op: str, columns: list[str], dataset: str, wanted: Collection[str], protocol: str
     ) -> tuple[Formula, list[Probe]]:
         parts = [self.formula(part, dataset, wanted, protocol) for part in columns]
         probes = [probe for _, own in parts for probe in own]
         return Formula(op, tuple(formula for formula, _ in parts)), probes
 
-    def pgd(self, dataset: str, threat: str, steps: int) -> PGD:
+    def pgd(self, dataset: str, threat: str, steps: int, times: float = 1) -> PGD:
         threats = self.grid["datasets"][dataset]["threats"]
         if threat not in threats:
             raise unknown("threat", threat, threats, f"data set {dataset}")
-        entry = threats[threat]
-        ball = Ball(entry["norm"], fraction(entry["eps"], f"{dataset}'s {threat}"))
-        return PGD(ball, fraction(entry["test_step"], f"{dataset}'s {threat}"), steps)
+        entry, where, factor = threats[threat], f"{dataset}'s {threat}", Fraction(str(times))
+        ball = Ball(entry["norm"], factor * fraction(entry["eps"], where))
+        return PGD(ball, factor * fraction(entry["test_step"], where), steps)

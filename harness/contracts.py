@@ -82,6 +82,13 @@ class Training(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
+@runtime_checkable
+class Ensemble(Protocol):
+    """A training of several networks, by name; the report follows each of them."""
+
+    def networks(self) -> dict[str, torch.nn.Module]: ...
+
+
 class Method(Protocol):
     """A frozen dataclass; its fields are its hyper-parameters."""
 

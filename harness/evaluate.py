@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,12 +24,13 @@ from harness.checks import EXAMPLES, Check, inspect
 from harness.data import Images, load
 from harness.device import DEVICES, limit_threads, pick_device
 from harness.errors import expected, run_command
+from harness.gradcam import gradcam
 from harness.identity import canonical, seed_from
 from harness.plan import Plan
 from harness.progress import Progress
 from harness.records import Record, joined, read_shard, write_records, write_shard
 from harness.runs import EvalRun, Probe
-from harness.store import checksum, load_model
+from harness.store import description, load_model
 
 
 def evaluate_batch(
@@ -38,6 +40,7 @@ def evaluate_batch(
 
     An attack of several stages tries each on those who survived the ones before.
     """
+    looked_at = x.clone() if probe.heat else x
     with counting(model) as passes, listening() as warnings, torch.no_grad():
         predicted = model(x).argmax(dim=1)
         broken_by = torch.where(predicted == y, -1, -2).to(torch.int8)
@@ -48,6 +51,8 @@ def evaluate_batch(
             rows, labels = x[standing], y[standing]
             attacked = perturb(stage, model, rows, labels, generator=generator)
             predicted[standing] = model(attacked).argmax(dim=1)
+            if probe.heat:
+                looked_at[standing] = attacked
             broken_by[standing[predicted[standing] != labels]] = number
     return Record(
         (predicted == y).cpu().numpy(),
@@ -58,15 +63,28 @@ def evaluate_batch(
         passes.forward_examples,
         passes.backward_examples,
         tuple(sorted(warnings)),
+        heat(model, looked_at, predicted) if probe.heat else None,
     )
 
 
+def heat(model: nn.Module, x: Tensor, predicted: Tensor) -> np.ndarray:
+    """Grad-CAM at the size of the features: a reader can always enlarge it."""
+    maps = gradcam(model, x, predicted, enlarge=False).squeeze(1)
+    return (255 * maps).round().to(torch.uint8).cpu().numpy()
+
+
 def evaluate(
-    evaluation: EvalRun, model: nn.Module, weights: str, results: Path, device: torch.device
+    evaluation: EvalRun,
+    model: nn.Module,
+    weights: str,
+    results: Path,
+    device: torch.device,
+    trained: dict[str, Any] | None = None,
 ) -> None:
     """Write the records of a model in eval mode, computing only what is not there yet.
 
     `weights` is a checksum: records of other weights, or of images from another source, do not count.
+    `trained` is what is known of the training and kept with the records.
     """
     began = time.monotonic()
     sets: dict[str, Images] = {}
@@ -101,8 +119,13 @@ def evaluate(
         "probes": {probe.id: canonical(probe) for probe in evaluation.probes},
         "sources": {name: images.source for name, images in sets.items()},
         "seconds": round(time.monotonic() - began, 2),
+        "trained": trained,
     }
-    write_records(paths.records(results, evaluation.id), records, about)
+    plain = {
+        probe.dataset: probe.examples for probe in evaluation.probes if "/" not in probe.dataset
+    }
+    labels = {name: sets[name].y[:examples].astype(np.int16) for name, examples in plain.items()}
+    write_records(paths.records(results, evaluation.id), records, about, labels)
 
 
 def checked(
@@ -149,8 +172,10 @@ def main() -> None:
             "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
         )
     model = load_model(options.results, run.id).to(device)
-    weights = checksum(options.results, run.id)
-    evaluate(plan.evaluations[run.id], model, weights, options.results, device)
+    about = description(options.results, run.id)
+    trained = {key: about[key] for key in ("seconds", "device", "threads")}
+    wanted = plan.evaluations[run.id]
+    evaluate(wanted, model, about["sha256"], options.results, device, trained)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,15 @@ from harness.lazy import torch
 
 
 def gradcam(
-    model: torch.nn.Module, x: torch.Tensor, classes: torch.Tensor | None = None
+    model: torch.nn.Module,
+    x: torch.Tensor,
+    classes: torch.Tensor | None = None,
+    enlarge: bool = True,
 ) -> torch.Tensor:
-    """(n, 1, height, width) in [0,1], in eval mode; `classes` default to the predicted ones."""
+    """(n, 1, height, width) in [0,1], in eval mode; `classes` default to the predicted ones.
+
+    Of the image's size, or, if not to `enlarge`, of the features'.
+    """
     with frozen(model), torch.enable_grad():
         features = model.features(x).detach().requires_grad_(True)  # type: ignore[operator]
         logits = model.head(features)  # type: ignore[operator]
@@ -26,6 +32,8 @@ def gradcam(
     heat = (weights * features).sum(dim=1, keepdim=True).relu()
     low, high = heat.amin(dim=(2, 3), keepdim=True), heat.amax(dim=(2, 3), keepdim=True)
     heat = (heat - low) / (high - low).clamp_min(1e-12)
+    if not enlarge:
+        return heat
     return torch.nn.functional.interpolate(
         heat, size=x.shape[2:], mode="bilinear", align_corners=False
     )

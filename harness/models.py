@@ -1,10 +1,11 @@
 """Networks, by name. Inputs are images in [0,1]; outputs are logits.
 
-Each is `head(features(x))`: Grad-CAM looks at the features, the last stage's map.
+Ours are `head(features(x))`: Grad-CAM looks at the features, the last stage's map.
 
 `resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
 classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what
-others call WRN-34-10 (46,160,474 parameters). `tiny` and `tiny_wide` are for smoke runs.
+others call WRN-34-10 (46,160,474 parameters). `resnet50` and `wrn50_2`: torchvision's, for ImageNet.
+`tiny` and `tiny_wide` are for smoke runs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from harness.errors import unknown
+from harness.errors import expected, unknown
+from harness.vision import import_torchvision
 
 
 def conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
@@ -123,10 +125,21 @@ class WideResNet(nn.Module):
         return self.head(self.features(x))
 
 
+def imagenet_network(name: str, channels: int, num_classes: int) -> nn.Module:
+    if channels != 3:
+        raise expected(f"images with 3 channels for {name}", channels, "choose another network")
+    import_torchvision()
+    from torchvision import models
+
+    return getattr(models, name)(num_classes=num_classes)
+
+
 # name -> builder(input channels, classes)
 NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
     "resnet18": lambda channels, classes: ResNet((64, 128, 256, 512), 2, channels, classes),
     "wrn32_10": lambda channels, classes: WideResNet(5, 10, channels, classes),
+    "resnet50": lambda channels, classes: imagenet_network("resnet50", channels, classes),
+    "wrn50_2": lambda channels, classes: imagenet_network("wide_resnet50_2", channels, classes),
     "tiny": lambda channels, classes: ResNet((16, 32), 1, channels, classes),
     "tiny_wide": lambda channels, classes: ResNet((16, 48), 1, channels, classes),
 }

@@ -25,6 +25,8 @@ TEMPLATES = ROOT / "harness" / "templates"
 def tables(plan: Plan, reports: Path) -> list[dict[str, Any]]:
     shown = []
     for artefact in plan.artefacts.values():
+        if artefact.kind != "table":
+            continue
         table = pd.read_csv(
             reports / plan.name / "tables" / f"{artefact.name}.csv",
             dtype={"failed_checks": "object"},
@@ -48,7 +50,7 @@ def checks(plan: Plan, results: Path) -> list[dict[str, Any]]:
     """Every model's trust checks, once each: what was looked at, what was found."""
     shown = []
     for artefact in plan.artefacts.values():
-        for run in artefact.runs:
+        for run in artefact.runs if artefact.columns else ():
             read = read_records(paths.records(results, plan.evaluations[run].id))
             for check in trust_checks(plan, artefact, run, read):
                 shown.append({"run": run, "norm": check.norm or "", **check.as_json()})

@@ -18,6 +18,11 @@ def history(results: Path, run: str) -> Path:
     return results / "models" / run / "history.csv"
 
 
+def trace(results: Path, run: str) -> Path:
+    """What a watched run kept of its learners; empty for all others."""
+    return results / "models" / run / "trace.npz"
+
+
 def checkpoint(results: Path, run: str) -> Path:
     """Not an output of the workflow: Snakemake deletes the outputs of a job that failed."""
     return results / "models" / run / "checkpoint.pt"

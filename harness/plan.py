@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -14,19 +14,35 @@ from harness.build import DEFAULT_PRESET, Builder, registry
 from harness.columns import PROTOCOLS, Columns, Formula
 from harness.config import merged, read_grid, read_scale
 from harness.errors import run_command, unknown
-from harness.runs import Augment, EvalRun, Probe, Recipe, Selection, TrainRun
+from harness.runs import Augment, EvalRun, Probe, Recipe, Selection, TrainRun, Watch
+
+VARIANT = "~"  # base~label~label: a method with the fields that an axis changes
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One number of a table: the papers' names, and where ours comes from (a run per seed)."""
+class Row:
+    """One method as an artefact shows it: the papers' names, and a run per seed."""
 
     method: str
     dataset: str
     network: str
-    column: str
     runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell(Row):
+    """One number: a row's column, and how it is computed from records."""
+
+    column: str
     formula: Formula
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The methods that stand side by side, and the axes that tell them apart."""
+
+    axes: tuple[str, ...]
+    methods: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -34,14 +50,26 @@ class Artefact:
     name: str
     kind: str
     title: str
-    columns: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    caption: str
     protocol: str
     published: str  # the artefact of the papers whose numbers stand beside ours
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    cells: tuple[Cell, ...]
+    panels: tuple[Panel, ...]  # one for each variation
+    show: Mapping[str, Any]  # what a figure's kind must be told
 
     @property
     def runs(self) -> list[str]:
-        return list(dict.fromkeys(run for cell in self.cells for run in cell.runs))
+        return list(dict.fromkeys(run for row in self.rows for run in row.runs))
+
+    @property
+    def folder(self) -> str:
+        return "tables" if self.kind == "table" else "figures"
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return (".csv", ".md", ".tex") if self.kind == "table" else (".csv", ".pdf", ".png")
 
 
 class Plan:
@@ -52,11 +80,16 @@ class Plan:
         self.runs: dict[str, TrainRun] = {}
         self._probes: dict[str, dict[str, Probe]] = {}  # run -> its probes
         self._formulas: dict[Any, tuple[Formula, list[Probe]]] = {}
+        self._entries = dict(grid["methods"])  # and the variants of them that artefacts ask for
         self.columns = Columns(grid, scale)
         self._methods = registry(grid["registry"])
-        self._wanted = self._columns_wanted()
+        entries = merged(grid["artefacts"], scale.get("artefacts", {}))
+        for unbuilt in scale.get("left_out", {}):
+            entries = {key: entry for key, entry in entries.items() if key != unbuilt}
+        rows = {name: self._rows(entry) for name, entry in entries.items()}
+        self._wanted = self._columns_wanted(entries, rows)
         self.artefacts = {
-            name: self._artefact(name, entry) for name, entry in grid["artefacts"].items()
+            name: self._artefact(name, entry, rows[name]) for name, entry in entries.items()
         }
 
     @classmethod
@@ -89,7 +122,9 @@ class Plan:
         return self.runs[run_id]
 
     def label(self, slug: str) -> str:
-        """How a row is called: the method's label and, for `slug@preset`, the preset's."""
+        """How a row is called: the method's label, or a variant's; for `slug@preset` both."""
+        if VARIANT in slug:
+            return ", ".join(slug.split(VARIANT)[1:])
         slug, _, preset = slug.partition("@")
         label = self.grid["labels"].get(slug, slug)
         return f"{label}, {self.grid['presets'][preset]['label']}" if preset else label
@@ -113,14 +148,21 @@ class Plan:
     def _builder(self, dataset: str, network: str) -> Builder:
         return Builder(
             methods=self._methods,
-            entries=self.grid["methods"],
+            entries=self._entries,
             threats=self.grid["datasets"][dataset]["threats"],
             optims=self.grid["networks"][network],
             presets=self.grid["presets"],
             overlay=self.scale["methods"],
         )
 
-    def train_run(self, slug: str, dataset: str, network: str, seed: int) -> TrainRun:
+    def train_run(
+        self,
+        slug: str,
+        dataset: str,
+        network: str,
+        seed: int,
+        watch: Mapping[str, int] | None = None,
+    ) -> TrainRun:
         """The run that trains a grid's method; its parents are planned along with it."""
         dataset, network = self.dataset(dataset), self.network(network)
         builder = self._builder(dataset, network)
@@ -128,7 +170,8 @@ class Plan:
         entry = builder.entry(slug)
         preset = self.grid["presets"][entry.get("preset", DEFAULT_PRESET)]
         own = preset.get("recipes", {}).get(entry["method"], {})
-        recipe = merged(merged(self.grid["recipe"], own), self.scale["recipe"])
+        of_set = self.grid["datasets"][dataset].get("recipe", {})
+        recipe = merged(merged(merged(self.grid["recipe"], of_set), own), self.scale["recipe"])
         augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
         parents = [
             self.train_run(parent, dataset, network, seed).id for parent in builder.parents(slug)
@@ -141,6 +184,7 @@ class Plan:
             selection=self._selection(preset, dataset),
             seed=seed,
             parents=tuple(parents),
+            watch=Watch(self.columns.pgd(dataset, "linf", 20), **watch) if watch else None,
         )
         return self.runs.setdefault(run.id, run)
 
@@ -149,44 +193,101 @@ class Plan:
         attack = None if entry["use"] == "last" else self.columns.pgd(dataset, "linf", 20)
         return Selection(attack=attack, **entry)
 
-    def _columns_wanted(self) -> dict[tuple[str, str, str, str], set[str]]:
-        """(method, data set, network, protocol) -> every column that some artefact wants of it."""
-        wanted: dict[tuple[str, str, str, str], set[str]] = {}
-        for entry in self.grid["artefacts"].values():
+    def _rows(self, entry: Mapping[str, Any]) -> list[Row]:
+        seeds = self.scale["seeds"][: entry.get("seeds", 1)]
+        return [
+            Row(
+                method,
+                dataset,
+                network,
+                tuple(
+                    self.train_run(method, dataset, network, seed, entry.get("watch")).id
+                    for seed in seeds
+                ),
+            )
+            for dataset, network in product(entry["datasets"], entry["networks"])
+            for panel in self._panels(entry)
+            for method in panel.methods
+        ]
+
+    def _panels(self, entry: Mapping[str, Any]) -> list[Panel]:
+        """One for each variation; the methods that are listed plainly lead the first."""
+        plain = tuple(entry.get("methods", ()))
+        panels = [
+            Panel(tuple(variation["over"]), self._variants(variation))
+            for variation in entry.get("vary", ())
+        ] or [Panel((), ())]
+        return [replace(panels[0], methods=plain + panels[0].methods), *panels[1:]]
+
+    def _variants(self, variation: Mapping[str, Any]) -> tuple[str, ...]:
+        """The method crossed with its axes, each variant an entry of its own."""
+        for axis in variation["over"]:
+            if axis not in self.grid["axes"]:
+                raise unknown("axis", axis, self.grid["axes"], "config/grid.yaml's axes")
+        base = variation["of"]
+        if base not in self.grid["methods"]:
+            raise unknown("method", base, self.grid["methods"], "config/grid.yaml's methods")
+        slugs = []
+        for values in product(*(self.grid["axes"][axis].items() for axis in variation["over"])):
+            slug = VARIANT.join([base, *(str(label) for label, _ in values)])
+            entry = self.grid["methods"][base]
+            for _, fields in values:
+                entry = merged(entry, fields)
+            self._entries[slug] = entry
+            slugs.append(slug)
+        return tuple(slugs)
+
+    @staticmethod
+    def _columns_wanted(
+        entries: Mapping[str, Any], rows: Mapping[str, list[Row]]
+    ) -> dict[tuple[str, str], set[str]]:
+        """(run, protocol) -> every column that some artefact wants of it."""
+        wanted: dict[tuple[str, str], set[str]] = {}
+        for name, entry in entries.items():
             protocol = entry.get("protocol", PROTOCOLS[0])
-            for rows in product(entry["methods"], entry["datasets"], entry["networks"]):
-                wanted.setdefault((*rows, protocol), set()).update(entry["columns"])
+            for row in rows[name]:
+                for run in row.runs:
+                    wanted.setdefault((run, protocol), set()).update(entry.get("columns", ()))
         return wanted
 
-    def _artefact(self, name: str, entry: Mapping[str, Any]) -> Artefact:
-        cells, protocol = [], entry.get("protocol", PROTOCOLS[0])
-        for dataset, network, method in product(
-            entry["datasets"], entry["networks"], entry["methods"]
-        ):
-            seeds = self.scale["seeds"][: entry.get("seeds", 1)]
-            runs = [self.train_run(method, dataset, network, seed) for seed in seeds]
-            wanted = self._wanted[method, dataset, network, protocol]
-            for column in entry["columns"]:
-                key = (column, dataset, frozenset(wanted), protocol)
-                if key not in self._formulas:
-                    self._formulas[key] = self.columns.formula(
-                        column, self.dataset(dataset), wanted, protocol
-                    )
-                formula, probes = self._formulas[key]
-                for run in runs:
-                    own = self._probes.setdefault(run.id, {})
+    def _artefact(self, name: str, entry: Mapping[str, Any], rows: list[Row]) -> Artefact:
+        protocol = entry.get("protocol", PROTOCOLS[0])
+        cells = []
+        for row in rows:
+            wanted = frozenset(column for run in row.runs for column in self._wanted[run, protocol])
+            for column in entry.get("columns", ()):
+                formula, probes = self._formula(
+                    column, self.dataset(row.dataset), wanted, protocol, entry["kind"] == "heatmaps"
+                )
+                for run in row.runs:
+                    own = self._probes.setdefault(run, {})
                     own.update({probe.id: probe for probe in probes})
-                ids = tuple(run.id for run in runs)
-                cells.append(Cell(method, dataset, network, column, ids, formula))
+                cells.append(Cell(row.method, row.dataset, row.network, row.runs, column, formula))
         return Artefact(
             name,
             entry["kind"],
             entry["title"],
-            tuple(entry["columns"]),
-            tuple(cells),
+            entry.get("caption", ""),
             protocol,
             entry.get("published", name),
+            tuple(entry.get("columns", ())),
+            tuple(rows),
+            tuple(cells),
+            tuple(self._panels(entry)),
+            entry.get("show", {}),
         )
+
+    def _formula(
+        self, column: str, dataset: str, wanted: frozenset[str], protocol: str, heat: bool
+    ) -> tuple[Formula, list[Probe]]:
+        key = (column, dataset, wanted, protocol, heat)
+        if key not in self._formulas:
+            formula, probes = self.columns.formula(column, dataset, wanted, protocol)
+            if heat:  # the same probe, and where the network looks
+                probes = [replace(probe, heat=True) for probe in probes]
+                formula = Formula("probe", (probes[0].id,))
+            self._formulas[key] = formula, probes
+        return self._formulas[key]
 
 
 def main() -> None:

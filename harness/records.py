@@ -30,9 +30,12 @@ class Record:
     forward_examples: int  # passes times examples, over all shards
     backward_examples: int
     warnings: tuple[str, ...] = ()
+    heat: np.ndarray | None = None  # uint8, (n, height, width): Grad-CAM of the prediction
 
 
 _ARRAYS = ("correct", "predicted", "broken_by")
+_ALL = (*_ARRAYS, "heat")
+_LABELS = "labels:"
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -66,6 +69,7 @@ def read_shard(path: Path, stamp: dict[str, str]) -> Record | None:
 
 def joined(shards: list[Record]) -> Record:
     arrays = {name: np.concatenate([getattr(shard, name) for shard in shards]) for name in _ARRAYS}
+    maps = [shard.heat for shard in shards if shard.heat is not None]
     return Record(
         arrays["correct"],
         arrays["predicted"],
@@ -75,16 +79,23 @@ def joined(shards: list[Record]) -> Record:
         forward_examples=sum(shard.forward_examples for shard in shards),
         backward_examples=sum(shard.backward_examples for shard in shards),
         warnings=tuple(sorted({warning for shard in shards for warning in shard.warnings})),
+        heat=np.concatenate(maps) if maps else None,
     )
 
 
-def write_records(path: Path, records: dict[str, Record], about: dict[str, Any]) -> None:
+def write_records(
+    path: Path,
+    records: dict[str, Record],
+    about: dict[str, Any],
+    labels: dict[str, np.ndarray] | None = None,
+) -> None:
     """Records by probe, with what is known about them and the model, in one file."""
-    arrays: dict[str, np.ndarray] = {}
+    arrays = {f"{_LABELS}{name}": array for name, array in (labels or {}).items()}
     notes: dict[str, dict[str, Any]] = {}
     for probe, record in records.items():
         fields = asdict(record)
-        arrays |= {f"{probe}.{name}": fields.pop(name) for name in _ARRAYS}
+        own = {name: fields.pop(name) for name in _ALL}
+        arrays |= {f"{probe}.{name}": array for name, array in own.items() if array is not None}
         notes[probe] = fields
     text = json.dumps({**about, "passes": notes}, sort_keys=True)
     arrays["about"] = np.frombuffer(text.encode(), np.uint8)
@@ -100,6 +111,7 @@ def read_records(path: Path) -> tuple[dict[str, Record], dict[str, Any]]:
                 arrays[f"{probe}.correct"],
                 arrays[f"{probe}.predicted"],
                 arrays[f"{probe}.broken_by"],
+                heat=arrays.get(f"{probe}.heat"),
                 **{**notes, "warnings": tuple(notes["warnings"])},
             )
             for probe, notes in about["passes"].items()
@@ -109,4 +121,9 @@ def read_records(path: Path) -> tuple[dict[str, Record], dict[str, Any]]:
             f"expected the parts of a record in {path}, found something else "
             f"({type(error).__name__}: {error}); delete it to compute it again."
         ) from None
+    about["labels"] = {
+        name.removeprefix(_LABELS): array
+        for name, array in arrays.items()
+        if name.startswith(_LABELS)
+    }
     return records, about

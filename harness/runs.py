@@ -54,6 +54,22 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Watch:
+    """What a run is asked to keep of its learners: accuracies at each epoch, images at some.
+
+    Measured on held-out training images. `epochs` moments, evenly spread, keep adversarial images.
+    """
+
+    attack: PGD
+    examples: int
+    epochs: int
+
+    def keeps_images_after(self, epoch: int, epochs: int) -> bool:
+        moments = {-(-epochs * moment // self.epochs) for moment in range(1, self.epochs + 1)}
+        return epoch + 1 in moments
+
+
+@dataclass(frozen=True)
 class TrainRun:
     """One model. `parents` are ids of trained runs that it starts from."""
 
@@ -64,6 +80,7 @@ class TrainRun:
     selection: Selection = field(default_factory=Selection)
     seed: int = 0
     parents: tuple[str, ...] = ()
+    watch: Watch | None = None
 
     REVISION: ClassVar[int] = 1
 
@@ -86,6 +103,7 @@ class Probe:
     batch_size: int
     seed: int = 0
     corruptions: int | None = None  # the generator's revision, for sets that we may have made
+    heat: bool | None = None  # keep Grad-CAM maps of the predictions too
 
     REVISION: ClassVar[int] = 1
 
@@ -101,6 +119,8 @@ class EvalRun:
 
     run: str
     probes: tuple[Probe, ...]
+
+    REVISION: ClassVar[int] = 2  # 2: with the labels and the cost of training
 
     @cached_property
     def id(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import load as tensors_from
 from torch import nn
@@ -15,16 +16,16 @@ from harness.files import sha256
 from harness.models import new_model
 
 
-def checksum(results: Path, run_id: str) -> str:
-    """The recorded sha256 of a run's weights."""
-    return json.loads(paths.description(results, run_id).read_text())["sha256"]
+def description(results: Path, run_id: str) -> dict[str, Any]:
+    """What a run's training wrote down about it: its fields, its cost, the checksum of its weights."""
+    return json.loads(paths.description(results, run_id).read_text())
 
 
 def load_model(results: Path, run_id: str) -> nn.Module:
     """A trained network in eval mode, its weights checked against their recorded checksum."""
     path = paths.model(results, run_id)
     try:
-        about = json.loads(paths.description(results, run_id).read_text())
+        about = description(results, run_id)
         weights = path.read_bytes()
     except FileNotFoundError as error:
         raise UserError(

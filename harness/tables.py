@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness import paths
-from harness.cells import cells
+from harness.cells import cells, read_artefact
 from harness.columns import PROTOCOLS
 from harness.errors import run_command
 from harness.files import write_whole
 from harness.plan import Artefact, Plan
-from harness.records import read_records
 
 
 def _number(cell: pd.Series, wrap: dict[str, str], on_test: str, doubted: str, pm: str) -> str:
@@ -58,7 +56,7 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
     if budget:
         lines += [f"AutoAttack's budget is shortened at this scale: {budget}.", ""]
     seeds = f", mean ± deviation over {table.seeds.max()} seeds" if table.seeds.max() > 1 else ""
-    lines += [f"Accuracy in %, ours (published){seeds}; n = {table.n.max()} test images.", ""]
+    lines += [f"Accuracy in %, ours (published){seeds}; n = {table.n.max():.0f} test images.", ""]
     widest = float(((table.high - table.low) / 2).max())
     lines += [f"95 % intervals are in the CSV: at most ±{widest:.1f} points.", ""]
     for what, measured, wide in _wide(table, artefact, decorate):
@@ -117,10 +115,8 @@ def _escaped(text: str) -> str:
 
 def write_table(plan: Plan, name: str, results: Path, reports: Path) -> None:
     artefact = plan.artefact(name)
-    records = {
-        run: read_records(paths.records(results, plan.evaluations[run].id)) for run in artefact.runs
-    }
-    table, notice = cells(artefact, records, plan), plan.scale["notice"]
+    read = read_artefact(artefact, plan, results)
+    table, notice = cells(artefact, read, plan), plan.scale["notice"]
     budget = ", ".join(f"{count} {what}" for what, count in plan.scale["autoattack"].items())
     stem = reports / plan.name / "tables" / name
     write_whole(stem.with_suffix(".md"), markdown(table, artefact, notice, budget))

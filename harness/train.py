@@ -33,8 +33,10 @@ from harness.models import new_model
 from harness.plan import Plan
 from harness.progress import Progress
 from harness.provenance import provenance
+from harness.records import write_arrays
 from harness.runs import TrainRun
 from harness.store import load_model
+from harness.watch import Watcher, accuracy
 
 _SAMPLE = 1000
 
@@ -114,15 +116,6 @@ class Selector:
         return {"natural": natural, "robust": robust}
 
 
-@torch.no_grad()
-def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    was_training = model.training
-    model.eval()
-    correct = (model(x).argmax(dim=1) == y).float().mean()
-    model.train(was_training)
-    return float(correct)
-
-
 def save_checkpoint(path: Path, run: TrainRun, training: Training, progress: dict) -> None:
     buffer = io.BytesIO()
     torch.save({"run": run.id, "training": training.state_dict(), **progress}, buffer)
@@ -148,7 +141,7 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
     began = time.monotonic()
     torch.manual_seed(seed_from(run.seed, "global"))  # for layers that draw, such as dropout
     batches, lab = Batches(run, device), make_lab(run, results, device)
-    training, selector = run.method.start(lab), Selector(run, lab)
+    training, selector, watcher = run.method.start(lab), Selector(run, lab), Watcher(run, lab)
     history: list[dict[str, float]] = []
     first_epoch, seconds = 0, 0.0
     checkpoint = paths.checkpoint(results, run.id)
@@ -156,7 +149,11 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
     if state is not None:
         training.load_state_dict(state["training"])
         selector.best, history = state["best"], state["history"]
-        first_epoch, seconds = state["epoch"], state["seconds"]
+        first_epoch, seconds, watcher.images = (
+            state["epoch"],
+            state["seconds"],
+            state.get("images", {}),
+        )
         print(f"continuing {run.id} after epoch {first_epoch}", flush=True)
 
     epochs, steps = run.recipe.epochs, batches.steps_per_epoch
@@ -173,12 +170,15 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
             )
             progress.update(clock.steps_done + 1, f"epoch {epoch + 1}/{epochs}  {note}")
         judged = selector.judge(training.deployed(), epoch)
-        history.append({"epoch": epoch + 1, **sums, **judged})
+        history.append({"epoch": epoch + 1, **sums, **judged, **watcher.look(training, epoch)})
         if epoch + 1 < epochs:
             elapsed = seconds + time.monotonic() - began
             position = {"epoch": epoch + 1, "best": selector.best, "history": history}
+            position["images"] = watcher.images
             save_checkpoint(checkpoint, run, training, {**position, "seconds": elapsed})
 
+    kept = {name: images.numpy() for name, images in watcher.images.items()}
+    write_arrays(paths.trace(results, run.id), kept)
     deploy(run, results, training, selector, history, seconds + time.monotonic() - began)
     checkpoint.unlink(missing_ok=True)
 

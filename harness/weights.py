@@ -37,3 +37,12 @@ def mix_into(
 def copy_into(target: torch.nn.Module, source: torch.nn.Module) -> None:
     with torch.no_grad():
         torch._foreach_copy_(tensors(target), tensors(source))
+
+
+def distance(one: torch.nn.Module, other: torch.nn.Module) -> float:
+    """The l_2 distance of all parameters, over the norm of `other`'s."""
+    with torch.no_grad():
+        these, those = ([p.detach() for p in model.parameters()] for model in (one, other))
+        gaps = torch._foreach_norm(torch._foreach_sub(these, those))
+        sizes = torch._foreach_norm(those)
+        return float(torch.stack(gaps).norm() / torch.stack(sizes).norm())

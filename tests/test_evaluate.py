@@ -17,7 +17,7 @@ from harness.evaluate import evaluate, evaluate_batch
 from harness.plan import Plan
 from harness.records import read_records, read_shard
 from harness.runs import EvalRun, Probe
-from harness.store import checksum, load_model
+from harness.store import description, load_model
 from harness.train import train
 
 CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ def trained(plan, tmp_path_factory):
 
 
 def evaluated(evaluation, results):
-    weights = checksum(results, evaluation.run)
+    weights = description(results, evaluation.run)["sha256"]
     evaluate(evaluation, load_model(results, evaluation.run), weights, results, CPU)
 
 
@@ -127,7 +127,7 @@ def test_a_flipped_byte_is_noticed_or_harmless(trained, tmp_path):
     evaluated(evaluation, results)
     whole = paths.shard(results, evaluation.run, evaluation.probes[0].id, 0).read_bytes()
     (tmp_path / "whole.npz").write_bytes(whole)
-    stamp = {"weights": checksum(results, evaluation.run), "images": "embedded"}
+    stamp = {"weights": description(results, evaluation.run)["sha256"], "images": "embedded"}
     record, noticed = read_shard(tmp_path / "whole.npz", stamp), 0
     assert read_shard(tmp_path / "whole.npz", {**stamp, "images": "another source"}) is None
     for place in range(0, len(whole), 11):

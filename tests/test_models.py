@@ -8,14 +8,20 @@ from harness.models import NETWORKS, new_model
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"), [("resnet18", 11_173_962), ("wrn32_10", 46_160_474)]
+    ("name", "classes", "parameters"),
+    [
+        ("resnet18", 10, 11_173_962),
+        ("wrn32_10", 10, 46_160_474),
+        ("resnet50", 1000, 25_557_032),
+        ("wrn50_2", 1000, 68_883_240),
+    ],
 )
-def test_the_papers_networks_have_the_papers_sizes(name, parameters):
-    model = new_model(name, channels=3, num_classes=10, seed=0)
+def test_the_papers_networks_have_the_papers_sizes(name, classes, parameters):
+    model = new_model(name, channels=3, num_classes=classes, seed=0)
     assert sum(p.numel() for p in model.parameters()) == parameters
 
 
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "wrn32_10"])
+@pytest.mark.parametrize("name", ["resnet18", "tiny", "tiny_wide"])
 def test_channels_classes_and_size_are_free(name):
     model = new_model(name, channels=1, num_classes=7, seed=0).eval()
     assert model(torch.rand(2, 1, 28, 28)).shape == (2, 7)
@@ -33,4 +39,6 @@ def test_weights_depend_on_the_seed_alone():
 def test_the_grid_names_only_networks_that_exist():
     assert set(read_grid(ROOT / "config" / "grid.yaml")["networks"]) <= set(NETWORKS)
     with pytest.raises(UserError, match="did you mean 'resnet18'"):
-        new_model("resnet", 3, 10, 0)
+        new_model("resnet1", 3, 10, 0)
+    with pytest.raises(UserError, match="3 channels"):
+        new_model("resnet50", 1, 10, 0)

@@ -64,6 +64,21 @@ def record_files(scale, name):
     ]
 
 
+def figure_files(scale, name):
+    """A figure of numbers is drawn from records; one of training, from what the runs wrote down."""
+    wanted = artefact(scale, name)
+    if wanted.columns:
+        return record_files(scale, name)
+    places = (paths.history, paths.trace)
+    return [str(place(RESULTS, run)) for run in wanted.runs for place in places]
+
+
+def artefact_files(scale, name):
+    wanted = artefact(scale, name)
+    stem = f"reports/{scale}/{wanted.folder}/{name}"
+    return [stem + suffix for suffix in wanted.suffixes]
+
+
 plan(SCALE)  # so that a bad config is reported before anything else
 
 

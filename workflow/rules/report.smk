@@ -18,11 +18,31 @@ rule table:
         "--artefact {wildcards.artefact} > {log} 2>&1"
 
 
+rule figure:
+    input:
+        lambda wildcards: figure_files(wildcards.scale, wildcards.artefact),
+    output:
+        multiext("reports/{scale}/figures/{artefact}", ".csv", ".pdf", ".png"),
+    log:
+        "results/logs/figure/{scale}-{artefact}.log",
+    benchmark:
+        "results/benchmarks/figure/{scale}-{artefact}.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        python=PYTHON,
+        grid=GRID,
+    shell:
+        "{params.python} -m harness.figures --grid {params.grid:q} --scale {wildcards.scale} "
+        "--artefact {wildcards.artefact} > {log} 2>&1"
+
+
 rule page:
     input:
         lambda wildcards: [
-            f"reports/{wildcards.scale}/tables/{name}.csv"
+            file
             for name in plan(wildcards.scale).artefacts
+            for file in artefact_files(wildcards.scale, name)
         ],
     output:
         "reports/{scale}/index.html",
@@ -46,7 +66,7 @@ for name in plan(SCALE).artefacts:
         name:
             name
         input:
-            f"reports/{SCALE}/tables/{name}.csv",
+            artefact_files(SCALE, name),
 
 
 # A mistyped artefact: Snakemake would only say that no rule makes it; this names the nearest one.

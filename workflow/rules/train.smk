@@ -11,6 +11,7 @@ rule train:
         model=str(paths.model(RESULTS, "{run}")),
         description=str(paths.description(RESULTS, "{run}")),
         history=str(paths.history(RESULTS, "{run}")),
+        trace=str(paths.trace(RESULTS, "{run}")),
     log:
         "results/logs/train/{run}.log",
     benchmark:

@@ -1,0 +1,1 @@
+"""Figures from records: one file per kind of drawing, one style for all. Torch-free."""

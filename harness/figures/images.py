@@ -1,0 +1,158 @@
+"""Test images with what each method makes of them, chosen by a rule and never by eye."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.cells import value
+from harness.columns import Formula
+from harness.figures.source import Source
+from harness.figures.style import PALETTE, pretty
+from harness.plan import Cell
+from harness.records import Record
+
+_SHOWN = 8
+_RIGHT, _WRONG = PALETTE[0], PALETTE[1]
+
+
+def predicted(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
+    """The class under attack; of several attacks, under the first that breaks the image."""
+    if formula.op == "probe":
+        return records[formula.parts[0]].predicted
+    answers = predicted(formula.parts[0], records).copy()
+    standing = value(formula.parts[0], records)
+    for part in formula.parts[1:]:
+        answers = np.where(standing, predicted(part, records), answers)
+        standing = standing & value(part, records)
+    return answers
+
+
+def chosen(source: Source, cells: list[Cell]) -> np.ndarray:
+    """`right`: these methods are right and the most others wrong; `wrong`: these are wrong."""
+    flags = {cell.method: value(cell.formula, source.records[cell.runs[0]][0]) for cell in cells}
+    show = source.artefact.show
+    named = [*show.get("right", ()), *show.get("wrong", ())]
+    others = np.array([own for method, own in flags.items() if method not in named])
+    mine = np.array([flags[method] for method in named])
+    if "right" in show:
+        score = (~others).sum(axis=0)
+        fit = mine.all(axis=0) & (score > 0)
+    else:
+        score = np.zeros(mine.shape[1])  # the order of the test set
+        fit = (~mine).all(axis=0)
+    order = np.argsort(-score, kind="stable")
+    return order[fit[order]][:_SHOWN]
+
+
+def picture(axes: Axes, source: Source, image: int, titled: bool = True) -> None:
+    """A test image, as it is, and its class."""
+    pixels = source.images.x[image]
+    grey = len(pixels) == 1
+    axes.imshow(pixels[0] if grey else pixels.transpose(1, 2, 0), cmap="gray" if grey else None)
+    if titled:
+        axes.set_title(source.class_name(int(source.labels[image])), fontsize=8)
+
+
+def _bare(axes: Axes) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+_LINE = 0.19  # of an image's height, per answer under it
+
+
+def _beside(axes: Axes, text: str, y: float) -> None:
+    where: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "top", "fontsize": 7}
+    axes.text(-0.12, y, pretty(text), **where)
+
+
+class _Answers:
+    """Writes what a method says under an image, and keeps it for the CSV."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.rows: list[tuple] = []
+
+    def write(self, axes: Axes, cell: Cell, image: int, place: int = 0) -> None:
+        label = int(self.source.labels[image])
+        said = int(predicted(cell.formula, self.source.records[cell.runs[0]][0])[image])
+        text = f"{self.source.class_name(said)} {'✓' if said == label else '✗'}"
+        where: dict[str, Any] = {
+            "transform": axes.transAxes,
+            "ha": "center",
+            "va": "top",
+            "fontsize": 7,
+        }
+        colour = _RIGHT if said == label else _WRONG
+        axes.text(0.5, -0.08 - _LINE * place, text, color=colour, **where)
+        self.rows.append((cell.column, int(image), label, cell.method, said, cell.runs[0]))
+
+    def table(self) -> pd.DataFrame:
+        fields = ["column", "image", "label", "method", "predicted", "run"]
+        return pd.DataFrame(self.rows, columns=fields)
+
+
+def draw_gallery(source: Source) -> tuple[Figure, pd.DataFrame]:
+    """Per column a row of images, and under each image every method's answer."""
+    columns, answers = source.artefact.columns, _Answers(source)
+    methods = len(source.artefact.rows)
+    figure, grid = pyplot.subplots(
+        len(columns),
+        _SHOWN,
+        figsize=(1.25 * _SHOWN + 1.8, (1.6 + 0.2 * methods) * len(columns)),
+        squeeze=False,
+    )
+    figure.subplots_adjust(left=0.2, right=0.99, top=0.93, bottom=0.2, hspace=0.5 + 0.19 * methods)
+    for line, column in zip(grid, columns, strict=True):
+        cells = [cell for cell in source.artefact.cells if cell.column == column]
+        for axes in line:
+            _bare(axes)
+        line[0].set_ylabel(pretty(column), fontsize=10)
+        for place, cell in enumerate(cells):
+            _beside(line[0], source.plan.label(cell.method), -0.08 - _LINE * place)
+        for axes, image in zip(line, chosen(source, cells), strict=False):
+            picture(axes, source, image)
+            for place, cell in enumerate(cells):
+                answers.write(axes, cell, image, place)
+    return figure, answers.table()
+
+
+def draw_heatmaps(source: Source) -> tuple[Figure, pd.DataFrame]:
+    """Images above, and under them where each network looks."""
+    cells, answers = list(source.artefact.cells), _Answers(source)
+    shown = chosen(source, cells)
+    figure, grid = pyplot.subplots(
+        len(cells) + 1, _SHOWN, figsize=(1.2 * _SHOWN + 1.8, 1.4 * (len(cells) + 1)), squeeze=False
+    )
+    figure.subplots_adjust(left=0.2, right=0.99, top=0.93, bottom=0.06, hspace=0.35)
+    for axes in grid.flat:
+        _bare(axes)
+    for axes, image in zip(grid[0], shown, strict=False):
+        picture(axes, source, image)
+    height, width = source.images.x.shape[2:]
+    over: dict[str, Any] = {
+        "cmap": "inferno",
+        "alpha": 0.55,
+        "interpolation": "bilinear",
+        "vmin": 0,
+        "vmax": 255,
+    }
+    for line, cell in zip(grid[1:], cells, strict=True):
+        maps = source.records[cell.runs[0]][0][cell.formula.parts[0]].heat
+        assert maps is not None
+        _beside(line[0], source.plan.label(cell.method), 0.55)
+        for axes, image in zip(line, shown, strict=False):
+            picture(axes, source, image, titled=False)
+            axes.imshow(maps[image], extent=(-0.5, width - 0.5, height - 0.5, -0.5), **over)
+            answers.write(axes, cell, image)
+    return figure, answers.table()

@@ -1,0 +1,56 @@
+"""What a figure is drawn from, read when it is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness import paths
+from harness.cells import Records, cells, read_artefact
+from harness.data import Images, load
+from harness.errors import UserError
+from harness.plan import Artefact, Plan
+from harness.records import read_arrays
+
+
+@dataclass(frozen=True)
+class Source:
+    artefact: Artefact
+    plan: Plan
+    results: Path
+
+    @cached_property
+    def records(self) -> dict[str, Records]:
+        return read_artefact(self.artefact, self.plan, self.results)
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        return cells(self.artefact, self.records, self.plan)
+
+    @cached_property
+    def images(self) -> Images:
+        """The test images behind the figure: its data set must be at hand, its models need not."""
+        return load(self.plan.dataset(self.artefact.rows[0].dataset), "test")
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        about = self.records[self.artefact.runs[0]][1]
+        return about["labels"][self.plan.dataset(self.artefact.rows[0].dataset)]
+
+    def class_name(self, number: int) -> str:
+        entry = self.plan.grid["datasets"][self.plan.dataset(self.artefact.rows[0].dataset)]
+        return entry["classes"][number] if "classes" in entry else str(number)
+
+    def history(self, run: str) -> pd.DataFrame:
+        path = paths.history(self.results, run)
+        try:
+            return pd.read_csv(path)
+        except FileNotFoundError:
+            raise UserError(f"expected a history at {path}, found none; train first.") from None
+
+    def trace(self, run: str) -> dict[str, np.ndarray]:
+        return read_arrays(paths.trace(self.results, run))
