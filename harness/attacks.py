@@ -190,9 +190,15 @@ def perturb(
     generator: torch.Generator,
     mode: str = "eval",
 ) -> torch.Tensor:
-    """Run an attack and hold it to its postconditions."""
-    with frozen(model, mode):
-        adversarial = attack(model, x, y, generator=generator).detach()
+    """Run an attack and hold it to its postconditions. In eval mode it climbs the folded twin."""
+    from harness.folding import folded  # it needs torch itself, planning does not
+
+    twin = folded(model) if mode == "eval" else None
+    if twin is not None:
+        adversarial = attack(twin, x, y, generator=generator).detach()
+    else:
+        with frozen(model, mode):
+            adversarial = attack(model, x, y, generator=generator).detach()
     if adversarial.shape != x.shape:
         raise AssertionError(f"{attack.slug} changed the shape {x.shape} to {adversarial.shape}")
     _check_budget(attack, x, adversarial)

@@ -1,6 +1,7 @@
 """Networks, by name. Inputs are images in [0,1]; outputs are logits.
 
-Ours are `head(features(x))`: Grad-CAM looks at the features, the last stage's map.
+Ours are `head(features(x))`: Grad-CAM looks at the features, the last stage's map. `FOLDS` names the
+convolutions that nothing but a BatchNorm follows, for harness/folding.py.
 
 `resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
 classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what
@@ -26,6 +27,8 @@ def conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
 class PostActivationBlock(nn.Module):
     """conv-BN-ReLU-conv-BN, added to the shortcut, ReLU."""
 
+    FOLDS = (("conv1", "bn1"), ("conv2", "bn2"), ("shortcut.0", "shortcut.1"))
+
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__()
         self.conv1 = conv3x3(channels_in, channels_out, stride)
@@ -46,6 +49,8 @@ class PostActivationBlock(nn.Module):
 
 class ResNet(nn.Module):
     """A 3x3 stem, stages of post-activation blocks, global average pooling, one linear layer."""
+
+    FOLDS = (("conv1", "bn1"),)
 
     def __init__(
         self, widths: tuple[int, ...], blocks: int, channels: int, num_classes: int
@@ -77,6 +82,8 @@ class ResNet(nn.Module):
 class PreActivationBlock(nn.Module):
     """BN-ReLU-conv-BN-ReLU-conv; where the shape changes, the shortcut sees the activation."""
 
+    FOLDS = (("conv1", "bn2"),)
+
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__()
         self.bn1 = nn.BatchNorm2d(channels_in)
@@ -97,6 +104,8 @@ class PreActivationBlock(nn.Module):
 
 class WideResNet(nn.Module):
     """Zagoruyko & Komodakis 2016: 16 channels, then three stages of 16k, 32k, 64k."""
+
+    FOLDS = ()
 
     def __init__(self, blocks: int, widen: int, channels: int, num_classes: int) -> None:
         super().__init__()

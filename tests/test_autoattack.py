@@ -10,6 +10,7 @@ from pyautoattack import AutoAttack
 from harness.attacks import perturb
 from harness.autoattack import COMPONENTS, STANDARD, Cascade, Component, listening
 from harness.errors import UserError
+from harness.folding import folded
 from harness.models import new_model
 
 SHORT = {"steps": 8, "queries": 30}
@@ -35,6 +36,7 @@ def taught():
 @pytest.mark.parametrize("threat", [LINF, L2], ids=lambda t: t.norm)
 @pytest.mark.parametrize("name", STANDARD)
 def test_identical_to_a_direct_call_with_the_same_seed(name, threat, taught):
+    """Bitwise on the twin that attacks see; the same verdicts on the network itself."""
     model, x, y = taught
     component = Component(threat.ball, name)  # AutoAttack's own budgets
     x, y = x[:12], y[:12]
@@ -42,14 +44,17 @@ def test_identical_to_a_direct_call_with_the_same_seed(name, threat, taught):
         component = Component(threat.ball, name, steps=100, queries=300)
     found = perturb(component, model, x, y, generator=generator(3))
     seed = int(torch.randint(2**31 - 1, (1,), generator=generator(3)))
-    direct = AutoAttack(
-        model, norm={"linf": "Linf", "l2": "L2"}[threat.norm], eps=threat.ball.radius, seed=seed
-    )
-    direct.attacks_to_run = [name]
-    direct.square.n_queries = component.queries
-    with torch.random.fork_rng():
-        expected, _ = direct.run_standard_evaluation(x, y, batch_size=len(x))
-    assert torch.equal(found, expected)
+    expected = {}
+    for seen in (folded(model), model):
+        direct = AutoAttack(
+            seen, norm={"linf": "Linf", "l2": "L2"}[threat.norm], eps=threat.ball.radius, seed=seed
+        )
+        direct.attacks_to_run = [name]
+        direct.square.n_queries = component.queries
+        with torch.random.fork_rng():
+            expected[seen], _ = direct.run_standard_evaluation(x, y, batch_size=len(x))
+    assert torch.equal(found, expected[folded(model)])
+    assert torch.equal(model(found).argmax(1) == y, model(expected[model]).argmax(1) == y)
 
 
 @pytest.mark.parametrize("name", COMPONENTS)

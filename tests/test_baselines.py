@@ -471,11 +471,12 @@ def test_ramp_projection():
 def test_ramp_without_projection_is_its_robust_learner(lab, batch):
     ramp = RAMP((LINF, L2), OPTIM, beta=0.0).start(lab)
     alone = Single(LogitPairing((LINF, L2), 5.0), OPTIM).start(lab, "robust")
-    for clock in clocks():
+    # One epoch: the projection rounds, and a later attack may turn a last bit into another sign.
+    for clock in clocks(epochs=1):
         ramp.step(batch, clock)
         alone.step(batch, clock)
     torch.testing.assert_close(
-        weights(ramp.deployed()), weights(alone.deployed()), rtol=1e-3, atol=1e-5
+        weights(ramp.deployed()), weights(alone.deployed()), rtol=1e-6, atol=1e-7
     )
 
 
