@@ -21,7 +21,7 @@ def test_the_papers_networks_have_the_papers_sizes(name, classes, parameters):
     assert sum(p.numel() for p in model.parameters()) == parameters
 
 
-@pytest.mark.parametrize("name", ["resnet18", "tiny", "tiny_wide"])
+@pytest.mark.parametrize("name", ["resnet18", "tiny", "tiny_wide", "small"])
 def test_channels_classes_and_size_are_free(name):
     model = new_model(name, channels=1, num_classes=7, seed=0).eval()
     assert model(torch.rand(2, 1, 28, 28)).shape == (2, 7)

@@ -39,7 +39,7 @@ def write_figure(plan: Plan, name: str, results: Path, reports: Path) -> None:
     source = Source(plan.artefact(name), plan, results)
     with pyplot.rc_context(STYLE):
         figure, drawn = KINDS[source.artefact.kind](source)
-        sign(figure, source)
+        sign(figure, source, drawn)
         stem = reports / plan.name / "figures" / name
         for suffix, metadata in ((".pdf", {"CreationDate": None}), (".png", {"Software": None})):
             buffer = io.BytesIO()

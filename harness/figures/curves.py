@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from harness.errors import expected
 from harness.figures.source import Source
-from harness.figures.style import PALETTE, PERCENT, look, numbered, pretty
+from harness.figures.style import PALETTE, PERCENT, look, numbered, pretty, whole_epochs
 from harness.plan import Row
 from harness.statistics import wilson
 
@@ -53,6 +53,7 @@ def _panel(axes: Axes, source: Source, row: Row, quantity: str) -> pd.DataFrame:
         style["marker"] = None
         axes.plot(history.epoch, history[name], label=pretty(source.plan.label(task)), **style)
     axes.set_title(pretty(source.plan.label(row.method)), fontsize=8, loc="left")
+    whole_epochs(axes)
     if len(names) > 1:
         axes.legend(fontsize=7)
     long = history.melt("epoch", names, "quantity", "value")
@@ -78,6 +79,7 @@ def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
             colour = PALETTE[number % len(PALETTE)]
             axes.fill_between(history.epoch, 100 * low, 100 * high, color=colour, alpha=0.12, lw=0)
         axes.set_xlabel("epoch")
+        whole_epochs(axes)
         axes.legend(fontsize=7)
     grid[0].set_ylabel(PERCENT)
     grid[0].set_title("natural images", loc="left")

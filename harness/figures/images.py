@@ -76,6 +76,11 @@ def _beside(axes: Axes, text: str, y: float) -> None:
     axes.text(-0.12, y, pretty(text), **where)
 
 
+def _say_if_none(axes: Axes, shown: np.ndarray) -> None:
+    if not len(shown):
+        axes.text(0, 0.5, "no image fits the rule", transform=axes.transAxes, va="center")
+
+
 class _Answers:
     """Writes what a method says under an image, and keeps it for the CSV."""
 
@@ -120,7 +125,9 @@ def draw_gallery(source: Source) -> tuple[Figure, pd.DataFrame]:
         line[0].set_ylabel(pretty(column), fontsize=10)
         for place, cell in enumerate(cells):
             _beside(line[0], source.plan.label(cell.method), -0.08 - _LINE * place)
-        for axes, image in zip(line, chosen(source, cells), strict=False):
+        shown = chosen(source, cells)
+        _say_if_none(line[0], shown)
+        for axes, image in zip(line, shown, strict=False):
             picture(axes, source, image)
             for place, cell in enumerate(cells):
                 answers.write(axes, cell, image, place)
@@ -137,6 +144,7 @@ def draw_heatmaps(source: Source) -> tuple[Figure, pd.DataFrame]:
     figure.subplots_adjust(left=0.2, right=0.99, top=0.93, bottom=0.06, hspace=0.35)
     for axes in grid.flat:
         _bare(axes)
+    _say_if_none(grid[0, 0], shown)
     for axes, image in zip(grid[0], shown, strict=False):
         picture(axes, source, image)
     height, width = source.images.x.shape[2:]

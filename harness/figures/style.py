@@ -7,12 +7,14 @@ go to the end of that list.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from harness.figures.source import Source
 from harness.plan import Plan
@@ -51,6 +53,8 @@ _SIGNS = {
 
 
 def pretty(text: str) -> str:
+    """Norms and Greek letters as such; `AA_2` and `AA_inf` are columns of a norm."""
+    text = re.sub(r"(?<=[A-Z0-9])_(?=inf|2\b|1\b)", " l_", text)
     for plain, sign in _SIGNS.items():
         text = text.replace(plain, sign)
     return text
@@ -88,12 +92,18 @@ def legend_beside(axes: Axes, **settings: Any) -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), **settings)
 
 
-def sign(figure: Figure, source: Source) -> None:
-    """Under every figure: what it was measured with and on, and the scale's notice."""
+def whole_epochs(axes: Axes) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+
+
+def sign(figure: Figure, source: Source, drawn: pd.DataFrame) -> None:
+    """Around every figure: its title, what it was measured with and on, and the scale's notice."""
     plan, row = source.plan, source.artefact.rows[0]
     words = [f"{plan.network(row.network)} on {plan.dataset(row.dataset)}"]
     if source.artefact.columns:
-        words.append(f"n = {len(source.labels)} test images, bars are 95 % intervals")
+        words.append(f"n = {len(source.labels)} test images")
+    if "low" in drawn:
+        words.append("bars are 95 % intervals")
     budget = plan.scale["autoattack"]
     if budget and any(column.startswith(("AA", "true")) for column in source.artefact.columns):
         shortened = ", ".join(f"{count} {what}" for what, count in budget.items())
