@@ -11,20 +11,21 @@ import base64
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from harness import paths
-from harness.config import ROOT, merged
-from harness.curves import HEIGHT, WIDTH
+from harness.config import ROOT
 from harness.errors import run_command
 from harness.files import write_whole
 from harness.page_artefacts import figures, tables, verdicts
 from harness.page_runs import runs
 from harness.plan import Plan
 from harness.provenance import provenance
+from harness.sparklines import HEIGHT, WIDTH
 
 TEMPLATES = ROOT / "harness" / "templates"
 _SYMBOLS = {
@@ -49,6 +50,11 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def span(values: Iterable[int]) -> str:
+    ordered = sorted(set(values))
+    return " to ".join(str(value) for value in dict.fromkeys((ordered[0], ordered[-1])))
+
+
 def duration(seconds: float) -> str:
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= size:
@@ -67,7 +73,7 @@ def environment() -> jinja2.Environment:
     )
     script = (TEMPLATES / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    made.filters |= {"symbols": symbols, "counted": counted, "duration": duration}
+    made.filters |= {"symbols": symbols, "counted": counted, "span": span, "duration": duration}
     made.globals |= {
         "style": (TEMPLATES / "page.css").read_text(),
         "script": script,
@@ -128,7 +134,6 @@ def write_page(plan: Plan, results: Path, reports: Path) -> Path:
         .get_template("index.html.j2")
         .render(
             plan=plan,
-            recipe=merged(plan.grid["recipe"], plan.scale["recipe"]),
             tables=tables(plan, folder),
             figures=figures(plan, folder),
             verdicts=verdicts(plan, folder),

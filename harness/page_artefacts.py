@@ -47,6 +47,7 @@ def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
 def _read(path: Path) -> pd.DataFrame:
     text = ("failed_checks", "best_baseline", "source", "mark", "runs", "label")
     table = pd.read_csv(path, dtype=dict.fromkeys(text, "object"))
+    table = table.astype({"n": "Int64"})  # minutes have no n, and must not make 200 into 200.0
     return table.assign(**{name: table[name].fillna("") for name in ("failed_checks", "mark")})
 
 

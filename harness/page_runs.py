@@ -17,31 +17,39 @@ import yaml
 
 from harness import paths
 from harness.cells import trust_checks
-from harness.curves import charts
 from harness.plan import Plan
 from harness.records import read_records
+from harness.sparklines import charts
 
 _GREY_LEVELS = 255
 
 
 def runs(plan: Plan, results: Path) -> list[dict[str, Any]]:
-    """Every model of the plan, by id; parents that no table shows have no records."""
-    return [_run(plan, run, results) for run in sorted(plan.runs)]
+    """Every model of the plan, by id; parents that nothing shows have no records."""
+    uses = _uses(plan)
+    return [_run(plan, run, uses[run], results) for run in sorted(plan.runs)]
 
 
-def _run(plan: Plan, run: str, results: Path) -> dict[str, Any]:
+def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
+    """Under which labels, and in which artefacts, a run appears."""
+    uses: dict[str, dict[str, list[str]]] = {
+        run: {"labels": [], "artefacts": []} for run in plan.runs
+    }
+    for artefact in plan.artefacts.values():
+        for row in getattr(artefact, "rows", artefact.cells):
+            for run in row.runs:
+                for key, name in (("labels", plan.label(row.method)), ("artefacts", artefact.name)):
+                    if name not in uses[run][key]:
+                        uses[run][key].append(name)
+    return uses
+
+
+def _run(plan: Plan, run: str, uses: Mapping[str, Any], results: Path) -> dict[str, Any]:
     about = json.loads(paths.description(results, run).read_text())
     history = pd.read_csv(paths.history(results, run))
-    cells = [
-        (artefact.name, cell)
-        for artefact in plan.artefacts.values()
-        for cell in artefact.cells
-        if run in cell.runs
-    ]
     return {
         **about,
-        "labels": list(dict.fromkeys(plan.label(cell.method) for _, cell in cells)),
-        "artefacts": list(dict.fromkeys(name for name, _ in cells)),
+        **uses,
         "config": config_text(about["run"]),
         "charts": charts(history, about["deployed_epoch"]),
         **_evaluated(plan, run, results),

@@ -10,11 +10,11 @@ import pytest
 from browser import Browser, chromium
 from conftest import ARTEFACT
 
-from harness.curves import HEIGHT, WIDTH, charts
 from harness.external import write_report
-from harness.page import duration, symbols, write_page
+from harness.page import duration, span, symbols, write_page
 from harness.page_runs import config_text
 from harness.plan import Plan
+from harness.sparklines import HEIGHT, WIDTH, charts
 from harness.tables import write_table
 from harness.trust import Check
 
@@ -106,6 +106,7 @@ def test_says_what_was_built(opened):
     assert "4 models, 1 table, 1 figure." in top
     assert "stand-in data" in top
     assert "training: 1297 images, embedded; test: embedded" in top
+    assert "3 epochs in batches of 64, on the first 256 training images" in top
     assert "cores" in top
     links = "[...document.querySelectorAll('.contents a')].map(a => a.getAttribute('href'))"
     assert {f"#{ARTEFACT}", f"#{FIGURE}", "../published/audit.md"} <= set(opened.value(links))
@@ -367,6 +368,7 @@ def test_config_is_readable():
 def test_words_for_readers():
     assert symbols("AT (l_inf + l_2), lambda = 6, gamma_1") == "AT (ℓ∞ + ℓ₂), λ = 6, γ₁"
     assert symbols("steps and AA_inf stay") == "steps and AA_inf stay"
+    assert (span([3]), span(iter([12, 3, 12]))) == ("3", "3 to 12")
     assert [duration(s) for s in (5.2, 90, 5400)] == ["5 s", "1.5 min", "1.5 h"]
 
 

@@ -1,4 +1,4 @@
-"""The history of a run as small charts: coordinates only, drawn by templates/curves.html.j2."""
+"""The history of a run as small charts: coordinates only, drawn by templates/runs.html.j2."""
 
 from __future__ import annotations
 
