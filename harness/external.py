@@ -13,7 +13,6 @@ import importlib.util
 import re
 from pathlib import Path
 
-import jinja2
 import pandas as pd
 import torch
 from safetensors.torch import load as tensors_from
@@ -26,7 +25,7 @@ from harness.data import load
 from harness.errors import UserError, expected
 from harness.evaluate import evaluate
 from harness.files import sha256, write_whole
-from harness.page import TEMPLATES
+from harness.page import environment
 from harness.plan import Plan
 from harness.provenance import provenance
 from harness.records import Record, read_records
@@ -133,10 +132,7 @@ def all_checks(own, plain: dict[str, Record], formulas, records) -> list[Check]:
 def write_report(
     folder: Path, options: argparse.Namespace, table: pd.DataFrame, checks: list[Check]
 ) -> None:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    page = environment.get_template("external.html.j2")
+    page = environment().get_template("external.html.j2")
     rows = table.to_dict("records")
     html = page.render(options=options, rows=rows, checks=checks, made=provenance())
     lines = [

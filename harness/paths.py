@@ -34,3 +34,8 @@ def shard(results: Path, run: str, probe: str, number: int) -> Path:
 
 def records(results: Path, evaluation: str) -> Path:
     return results / "records" / f"{evaluation}.npz"
+
+
+def fetched(results: Path, name: str) -> Path:
+    """What there is of a data set, and where it came from."""
+    return results / "data" / f"{name}.txt"

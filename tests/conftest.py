@@ -1,4 +1,4 @@
-"""What most tests need: a small network, a batch of digits, a lab, a short run."""
+"""What most tests need: a small network, a batch of digits, a lab, a short run, a small build."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from harness.attacks import Threat
 from harness.augment import unit
 from harness.balls import Ball
+from harness.config import read_grid
 from harness.contracts import Batch, Clock, Lab
 from harness.data import load
 from harness.models import new_model
@@ -25,6 +27,8 @@ from harness.train import make_lab
 ROOT = Path(__file__).resolve().parents[1]
 LINF = Threat(Ball("linf", Fraction(36, 255)), Fraction(10, 255), 3)
 L2 = Threat(Ball("l2", Fraction(128, 255)), Fraction(40, 255), 3)
+ARTEFACT = "cvpr23_table1a"  # of the small build
+METHODS = ["nt", "at", "trades6", "generalist_d_nt_linf"]
 
 torch.set_num_threads(1)
 
@@ -96,3 +100,37 @@ def command(*words: str, cwd: Path, check: bool = False, **settings) -> subproce
         timeout=600,
         **settings,
     )
+
+
+def snakemake(*words: str, cwd: Path, grid: Path) -> subprocess.CompletedProcess:
+    common = [
+        "--snakefile",
+        str(ROOT / "Snakefile"),
+        "--workflow-profile",
+        str(ROOT / "profiles" / "default"),
+    ]
+    settings = ["--config", "scale=ci", f"grid={grid}", "device=cpu"]
+    return command("snakemake", *common, "--cores", "2", *words, *settings, cwd=cwd)
+
+
+def said(done: subprocess.CompletedProcess) -> str:
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One table of four methods."""
+    content = read_grid()
+    content["artefacts"] = {ARTEFACT: {**content["artefacts"][ARTEFACT], "methods": METHODS}}
+    path = tmp_path_factory.mktemp("config") / "grid.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory, grid: Path) -> Path:
+    """That grid, built by Snakemake at the test scale: a folder with results and reports."""
+    folder = tmp_path_factory.mktemp("built")
+    done = snakemake(cwd=folder, grid=grid)
+    assert done.returncode == 0, said(done)
+    return folder

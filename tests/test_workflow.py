@@ -7,27 +7,7 @@ import time
 
 import pytest
 import yaml
-from conftest import ROOT, command
-
-from harness.config import read_grid
-
-ARTEFACT = "cvpr23_table1a"
-METHODS = ["nt", "at", "trades6", "generalist_d_nt_linf"]
-
-
-def snakemake(*words, cwd, grid):
-    common = [
-        "--snakefile",
-        str(ROOT / "Snakefile"),
-        "--workflow-profile",
-        str(ROOT / "profiles" / "default"),
-    ]
-    settings = ["--config", "scale=ci", f"grid={grid}", "device=cpu"]
-    return command("snakemake", *common, "--cores", "2", *words, *settings, cwd=cwd)
-
-
-def said(done) -> str:
-    return done.stdout + done.stderr
+from conftest import ARTEFACT, METHODS, ROOT, said, snakemake
 
 
 def planned(dry) -> dict[str, int]:
@@ -40,23 +20,6 @@ def planned(dry) -> dict[str, int]:
     return counts
 
 
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory):
-    content = read_grid()
-    content["artefacts"] = {ARTEFACT: {**content["artefacts"][ARTEFACT], "methods": METHODS}}
-    path = tmp_path_factory.mktemp("config") / "grid.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory, grid):
-    folder = tmp_path_factory.mktemp("built")
-    done = snakemake(cwd=folder, grid=grid)
-    assert done.returncode == 0, said(done)
-    return folder
-
-
 def test_everything_is_built(built):
     report = built / "reports" / "ci"
     assert {path.suffix for path in (report / "tables").glob(f"{ARTEFACT}.*")} == {
@@ -66,7 +29,7 @@ def test_everything_is_built(built):
     }
     page = (report / "index.html").read_text()
     assert "stand-in data" in page
-    assert "Generalist-D (NT + l_inf)" in page
+    assert "Generalist-D (NT + ℓ∞)" in page
     assert len(list((built / "results" / "logs" / "train").glob("*.log"))) == len(METHODS)
     assert len(list((built / "results" / "benchmarks" / "evaluate").glob("*.tsv"))) == len(METHODS)
     log = next((built / "results" / "logs" / "train").glob("*-nt-*.log")).read_text()

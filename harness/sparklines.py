@@ -1,0 +1,68 @@
+"""The history of a run as small charts: coordinates only, drawn by templates/runs.html.j2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+
+WIDTH, HEIGHT = 240, 80
+X = "epoch"
+
+
+@dataclass(frozen=True)
+class Line:
+    name: str
+    points: str  # as an SVG polyline has them
+    last: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What shares a first word shares a chart: loss_nt and loss_at, but not lr."""
+
+    title: str
+    lines: tuple[Line, ...]
+    low: float
+    high: float
+    first_epoch: int
+    last_epoch: int
+    deployed: float  # the x of the epoch that is evaluated
+
+
+def charts(history: pd.DataFrame, deployed_epoch: int) -> list[Chart]:
+    groups: dict[str, list[str]] = {}
+    for name in history.columns.drop(X):
+        if history[name].notna().any():
+            groups.setdefault(name.partition("_")[0], []).append(name)
+    return [_chart(title, names, history, deployed_epoch) for title, names in groups.items()]
+
+
+def _chart(title: str, names: list[str], history: pd.DataFrame, deployed_epoch: int) -> Chart:
+    values = history[names]
+    low, high = float(values.min().min()), float(values.max().max())
+    first, last = int(history[X].min()), int(history[X].max())
+
+    def x(epoch: float) -> float:
+        return round(WIDTH * _share(epoch, first, last), 1)
+
+    def line(name: str) -> Line:
+        known = history[[X, name]].dropna()
+        points = _points(
+            (x(epoch), HEIGHT * (1 - _share(value, low, high)))
+            for epoch, value in known.itertuples(index=False)
+        )
+        return Line(name, points, float(known[name].iloc[-1]))
+
+    return Chart(title, tuple(map(line, names)), low, high, first, last, x(deployed_epoch))
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """Where a value lies between two others; what does not vary lies in the middle."""
+    return 0.5 if math.isclose(low, high, rel_tol=1e-9) else (value - low) / (high - low)
+
+
+def _points(pairs: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:g},{y:.1f}" for x, y in pairs)

@@ -1,0 +1,124 @@
+"use strict";
+
+// A heading sorts its table: numbers from the largest, words from A; the third time, as they came.
+function sort(heading) {
+  const body = heading.closest("table").tBodies[0], rows = [...body.rows];
+  rows.forEach((row, place) => { row.dataset.place ??= place; });
+  const key = row => {
+    const cell = row.cells[heading.cellIndex];
+    return cell.dataset.value ?? cell.textContent.trim();
+  };
+  const numeric = rows.every(row => !isNaN(key(row)));
+  const orders = numeric ? ["descending", "ascending", "none"] : ["ascending", "descending", "none"];
+  const order = orders[(orders.indexOf(heading.ariaSort) + 1) % 3];
+  const compare = (a, b) => numeric ? a - b : a.localeCompare(b, "en", { numeric: true });
+  rows.sort((one, other) => {
+    const [a, b] = [key(one), key(other)];
+    if (order === "none") return one.dataset.place - other.dataset.place;
+    if (a === "" || b === "") return (a === "") - (b === "");  // what is not known comes last
+    return order === "ascending" ? compare(a, b) : compare(b, a);
+  });
+  for (const other of heading.parentElement.cells) other.ariaSort = "none";
+  heading.ariaSort = order;
+  body.append(...rows);
+}
+
+// One tip for all numbers: hovering previews it, focus holds it so that its links can be reached.
+const tip = document.getElementById("tip");
+let hovered = null, focused = null;
+
+function show() {
+  const cell = hovered ?? focused;
+  tip.hidden = !cell;
+  if (!cell) return;
+  tip.replaceChildren(cell.querySelector("template").content.cloneNode(true));
+  tip.classList.toggle("preview", cell !== focused);
+  place();
+}
+
+function place() {
+  const cell = hovered ?? focused;
+  if (!cell) return;
+  const box = cell.getBoundingClientRect(), page = document.documentElement, gap = 6;
+  const below = box.bottom + gap + tip.offsetHeight < page.clientHeight;
+  const left = Math.min(box.left, page.clientWidth - tip.offsetWidth - gap);
+  tip.style.left = `${Math.max(gap, left)}px`;
+  tip.style.top = `${below ? box.bottom + gap : Math.max(gap, box.top - gap - tip.offsetHeight)}px`;
+}
+
+const numberAt = target => target instanceof Element ? target.closest("td[tabindex]") : null;
+
+function hold(cell) {
+  focused?.removeAttribute("aria-describedby");
+  focused = cell;
+  cell?.setAttribute("aria-describedby", "tip");
+  show();
+}
+
+// The numbers of a table are one stop for Tab; arrows move inside it.
+function step(cell, key) {
+  const row = cell.parentElement, rows = row.parentElement.rows, at = cell.cellIndex;
+  const next = {
+    ArrowLeft: () => row.cells[at - 1],
+    ArrowRight: () => row.cells[at + 1],
+    ArrowUp: () => rows[row.sectionRowIndex - 1]?.cells[at],
+    ArrowDown: () => rows[row.sectionRowIndex + 1]?.cells[at],
+    Home: () => row.cells[1],
+    End: () => row.cells[row.cells.length - 1],
+  }[key]?.();
+  if (!next?.hasAttribute("tabindex")) return false;
+  cell.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+  return true;
+}
+
+// A link to a run opens it.
+function reveal() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target?.matches("details")) return;
+  target.hidden = false;
+  target.open = true;
+  target.querySelector("summary").focus();
+  target.scrollIntoView();
+}
+
+document.addEventListener("click", event => {
+  const heading = event.target.closest("th button")?.parentElement;
+  if (heading) sort(heading);
+  if (event.target.closest("a[href^='#']")) setTimeout(reveal);
+});
+document.addEventListener("mouseover", event => {
+  const cell = numberAt(event.target);
+  if (cell !== hovered) { hovered = cell; show(); }
+});
+document.addEventListener("focusin", event => {
+  if (!tip.contains(event.target)) hold(numberAt(event.target));
+});
+document.addEventListener("focusout", event => {
+  if (!event.relatedTarget) hold(null);
+});
+document.addEventListener("keydown", event => {
+  const cell = numberAt(event.target);
+  if (event.key === "Escape" && focused) {
+    if (tip.contains(event.target)) focused.focus();
+    else { hovered = null; hold(null); }
+  } else if (cell && event.key === "Enter") {
+    if (focused !== cell) hold(cell);
+    tip.querySelector("a")?.focus();
+    event.preventDefault();
+  } else if (cell && step(cell, event.key)) {
+    event.preventDefault();
+  }
+});
+document.addEventListener("scroll", place, { capture: true, passive: true });
+addEventListener("resize", place);
+addEventListener("hashchange", reveal);
+document.getElementById("find")?.addEventListener("input", event => {
+  const wanted = event.target.value.trim().toLowerCase(), runs = [...document.querySelectorAll(".run")];
+  for (const run of runs) {
+    run.hidden = !run.querySelector("summary").textContent.toLowerCase().includes(wanted);
+  }
+  document.getElementById("found").value = `${runs.filter(run => !run.hidden).length} of ${runs.length}`;
+});
+reveal();

@@ -1,0 +1,389 @@
+"""The page, in a real Chromium: no error, no network, sortable, reachable, readable, harmless."""
+
+import argparse
+import copy
+import dataclasses
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+from browser import Browser, chromium
+from conftest import ARTEFACT
+
+from harness.external import write_report
+from harness.page import duration, span, symbols, write_page
+from harness.page_runs import config_text
+from harness.plan import Plan
+from harness.sparklines import HEIGHT, WIDTH, charts
+from harness.tables import write_table
+from harness.trust import Check
+
+FIGURE = "extra_figure"
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+KNOWN = {"nt": 9.5, "at": 100.0, "trades6": 20.0, "generalist_d_nt_linf": None}  # of PGD20
+CLAIM = {
+    "id": "first",
+    "claim": "late decay of gamma is best",
+    "source": "a paper",
+    "published_verdict": "holds",
+    "published_numbers": "50.1 against 48.3",
+    "our_verdict": "undecided",
+    "our_numbers": "difference 1.0, 95 % -2.1 to 4.1",
+    "artefacts": f"{ARTEFACT} nothing_of_ours",
+}
+
+
+def add_figure(plan, reports, caption):
+    """An artefact that is no table, drawn by hand."""
+    figure = dataclasses.replace(plan.artefact(ARTEFACT), name=FIGURE, kind="scatter")
+    object.__setattr__(figure, "caption", caption)
+    plan.artefacts[FIGURE] = figure
+    path = reports / "ci" / "figures" / f"{FIGURE}.png"
+    path.parent.mkdir(parents=True)
+    plt.figure(figsize=(4, 3)).savefig(path, dpi=200)
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def page(built, grid, tmp_path_factory):
+    """The page of the small build, with a figure, a claim, and known numbers in one column."""
+    reports, plan = tmp_path_factory.mktemp("page"), Plan.read("ci", grid)
+    write_table(plan, ARTEFACT, built / "results", reports)
+    path = reports / "ci" / "tables" / f"{ARTEFACT}.csv"
+    table = pd.read_csv(path)
+    known = table.column == "PGD20"
+    table.loc[known, "ours"] = table[known].method.map(KNOWN)
+    table[table.ours.notna()].to_csv(path, index=False)
+    add_figure(plan, reports, "What is drawn.")
+    pd.DataFrame([CLAIM]).to_csv(reports / "ci" / "claims.csv", index=False)
+    return write_page(plan, built / "results", reports)
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    if chromium() is None:
+        pytest.skip("no Chromium on this machine: install chromium to test the page in it")
+    with Browser() as started:
+        yield started
+
+
+@pytest.fixture
+def opened(chrome, page):
+    chrome.problems.clear()
+    chrome.requests.clear()
+    chrome.media()
+    chrome.open(page)
+    return chrome
+
+
+def shown(browser, column):
+    """A column of the first table of numbers, from top to bottom."""
+    found = f"[...document.querySelectorAll('.numbers tbody tr')].map(r => r.cells[{column}])"
+    return browser.value(f"{found}.map(c => c.dataset.value ?? c.textContent)")
+
+
+def heading(column):
+    return f".numbers thead th:nth-child({column + 1})"
+
+
+def order(browser, column):
+    return browser.value(f"document.querySelector('{heading(column)}').ariaSort")
+
+
+def focus(browser, selector):
+    browser.value(f"document.querySelector('{selector}').focus()")
+
+
+def test_opens_without_an_error_or_the_network(opened, page):
+    assert opened.problems == []
+    outside = [one for one in opened.requests if not one.startswith(("data:", page.as_uri()))]
+    assert outside == []
+    assert page.stat().st_size < 1e6
+
+
+def test_says_what_was_built(opened):
+    top = opened.value("document.querySelector('header').innerText")
+    assert "4 models, 1 table, 1 figure." in top
+    assert "stand-in data" in top
+    assert "training: 1297 images, embedded; test: embedded" in top
+    assert "3 epochs in batches of 64, on the first 256 training images" in top
+    assert "cores" in top
+    links = "[...document.querySelectorAll('.contents a')].map(a => a.getAttribute('href'))"
+    assert {f"#{ARTEFACT}", f"#{FIGURE}", "../published/audit.md"} <= set(opened.value(links))
+
+
+@pytest.mark.parametrize("how", ["click", "Enter", " "])
+def test_numbers_sort_both_ways_and_back(opened, how):
+    def sort():
+        button = f"{heading(2)} button"
+        if how == "click":
+            opened.click(button)
+        else:
+            focus(opened, button)
+            opened.press(how)
+
+    as_built = shown(opened, 0)
+    sort()
+    assert order(opened, 2) == "descending"
+    assert shown(opened, 2) == ["100.0", "20.0", "9.5", ""]  # not as words; the unknown last
+    sort()
+    assert order(opened, 2) == "ascending"
+    assert shown(opened, 2) == ["9.5", "20.0", "100.0", ""]
+    sort()
+    assert order(opened, 2) == "none"
+    assert shown(opened, 0) == as_built
+
+
+def test_words_sort_and_only_one_column_is_sorted(opened):
+    opened.click(f"{heading(2)} button")
+    opened.click(f"{heading(0)} button")
+    assert order(opened, 2) == "none"
+    assert order(opened, 0) == "ascending"
+    assert shown(opened, 0) == sorted(shown(opened, 0))
+
+
+def test_every_figure_is_visible(opened):
+    found = opened.value(
+        "[...document.images].map(i => [i.naturalWidth, i.offsetWidth, i.alt, i.complete])"
+    )
+    assert len(found) == 1
+    for natural, width, alt, complete in found:
+        assert (natural, complete) == (800, True)
+        assert width > 300
+        assert FIGURE in alt
+    assert "What is drawn." in opened.value("document.querySelector('figcaption').innerText")
+
+
+def test_the_line_beneath_numbers_can_be_chosen(opened):
+    def visible():
+        small = (
+            "[...document.querySelectorAll('.numbers tbody tr:first-child td:nth-child(2) small')]"
+        )
+        return opened.value(f"{small}.filter(s => s.offsetHeight).map(s => s.className)")
+
+    assert visible() == ["published"]
+    focus(opened, "#beneath-published")
+    for what in ("difference", "interval"):
+        opened.press("ArrowRight")
+        assert visible() == [what]
+    opened.press("ArrowRight")
+    assert visible() == []
+
+
+def test_tab_reaches_everything(opened):
+    """Sort buttons, regions that scroll, one number per table, sections that open, links."""
+    opened.value("document.querySelectorAll('#checks details').forEach(d => { d.open = true; })")
+    opened.value("window.reached = new Set()")
+    for _ in range(300):
+        opened.press("Tab")
+        opened.value("reached.add(document.activeElement), 0")
+        if opened.value("document.activeElement === document.body"):
+            break
+    missed = opened.value(
+        "[...document.querySelectorAll('th button, summary, .scroll, a, #find, td[tabindex=\"0\"]')]"
+        ".filter(e => e.checkVisibility() && !reached.has(e)).map(e => e.outerHTML.slice(0, 90))"
+    )
+    assert missed == []
+    assert opened.value("[...reached].filter(e => e.matches('th button')).length") >= 12 + 4 + 4
+    assert opened.value("[...reached].filter(e => e.matches('td')).length") == 1
+
+
+def test_a_number_says_what_it_rests_on_by_mouse(opened):
+    opened.point(".numbers tbody tr:nth-child(2) td:nth-child(3)")
+    tip = opened.value("document.getElementById('tip').innerText")
+    assert "AT, PGD20: 100.00" in tip
+    assert "95 % interval" in tip
+    assert "digits-tiny-at-s0-" in tip
+    opened.point("h1")
+    assert opened.value("document.getElementById('tip').hidden")
+
+
+def test_a_number_says_what_it_rests_on_by_keyboard(opened):
+    focus(opened, ".numbers td")
+    opened.press("ArrowDown", "ArrowRight")
+    assert "AT, PGD20: 100.00" in opened.value("document.getElementById('tip').innerText")
+    assert opened.value("document.activeElement.getAttribute('aria-describedby')") == "tip"
+    opened.press("Escape")
+    assert opened.value("document.getElementById('tip').hidden")
+    opened.press("Enter")
+    run = opened.value("document.activeElement.textContent")
+    assert run.startswith("digits-tiny-at-s0-")
+    opened.press("Escape")
+    assert opened.value("document.activeElement.tagName") == "TD"
+    opened.press("Enter", "Enter")
+    opened.wait(f"document.getElementById('run-{run}').open")
+    assert opened.value("document.activeElement.parentElement.id") == f"run-{run}"
+    assert opened.value("document.getElementById('tip').hidden")
+
+
+def test_a_run_shows_its_config_curves_and_checks(opened, page):
+    run = opened.value("document.querySelector('.run[id*=generalist]').id")
+    opened.open(page, f"#{run}")
+    text = opened.value(f"document.getElementById('{run}').innerText")
+    assert "epochs: 3" in text
+    assert "eps: 36/255" in text
+    assert "Deploys epoch 3 of 3" in text
+    assert "PGD20 takes 20 steps" in text
+    lines = f"document.querySelectorAll('#{run} polyline')"
+    assert opened.value(f"{lines}.length") >= 3  # two losses and gamma
+    assert opened.value(f"[...{lines}].every(l => l.getBoundingClientRect().width > 50)")
+
+
+def test_runs_can_be_found(opened):
+    focus(opened, "#find")
+    opened.type("TRADES")
+    visible = "[...document.querySelectorAll('.run')].filter(r => !r.hidden).map(r => r.id)"
+    (found,) = opened.value(visible)
+    assert "trades6" in found
+    assert opened.value("document.getElementById('found').value") == "1 of 4"
+
+
+def test_verdicts(opened):
+    text = opened.value("document.getElementById('verdicts').innerText")
+    assert "On ours: 0 holds, 0 fails, 1 undecided" in text
+    assert "late decay of γ is best" in text
+    links = "[...document.querySelectorAll('#verdicts tbody a')].map(a => a.getAttribute('href'))"
+    assert opened.value(links) == [f"#{ARTEFACT}"]
+
+
+@pytest.mark.parametrize("width", [320, 768, 1280])
+def test_the_page_never_scrolls_sideways(opened, width):
+    opened.resize(width)
+    opened.value("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    opened.value("document.getElementById('beneath-interval').click()")
+    focus(opened, ".numbers tbody tr:last-child td:last-child")
+    assert opened.value("document.documentElement.scrollWidth") <= width
+    assert opened.value("document.getElementById('tip').getBoundingClientRect().right") <= width
+    wide = opened.value("document.querySelector('.numbers').parentElement.scrollWidth")
+    assert wide > 320  # the table scrolls in its own region
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_background(opened, scheme):
+    opened.media(prefers_color_scheme=scheme)
+    ratios = opened.value("""(() => {
+      const rgb = text => text.match(/[\\d.]+/g).map(Number);
+      const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
+        .map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+        .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+      const behind = e => {
+        const colour = getComputedStyle(e).backgroundColor;
+        return rgb(colour)[3] === 0 && e.parentElement ? behind(e.parentElement) : colour;
+      };
+      const texts = 'p, a, small, th, td, dt, dd, h1, summary, .notice, .doubt, .verdict';
+      return [...document.querySelectorAll(texts)].filter(e => e.offsetParent).map(e => {
+        const pair = [getComputedStyle(e).color, behind(e)].map(c => light(rgb(c)));
+        return [(Math.max(...pair) + .05) / (Math.min(...pair) + .05), e.outerHTML.slice(0, 60)];
+      });
+    })()""")
+    assert len(ratios) > 100
+    assert [one for one in ratios if one[0] < 4.5] == []
+
+
+def test_print_shows_whole_tables(opened):
+    opened.resize(1040)  # what A4 on its side holds
+    opened.media("print")
+    assert opened.value("getComputedStyle(document.querySelector('.bar')).display") == "none"
+    assert opened.value("document.documentElement.scrollWidth") <= 1040
+
+
+def test_hostile_text_does_nothing(chrome, built, grid, tmp_path):
+    content = copy.deepcopy(Plan.read("ci", grid).grid)
+    content["labels"] |= {"at": HOSTILE, "trades6": HOSTILE}
+    content["artefacts"][ARTEFACT]["title"] = HOSTILE
+    clean = Plan.read("ci", grid)
+    plan = Plan(content, {**clean.scale, "notice": HOSTILE}, "ci")
+    write_table(plan, ARTEFACT, built / "results", tmp_path)
+    add_figure(plan, tmp_path, HOSTILE)
+    claim = dict.fromkeys(CLAIM, HOSTILE)
+    pd.DataFrame([claim]).to_csv(tmp_path / "ci" / "claims.csv", index=False)
+    chrome.problems.clear()
+    chrome.open(write_page(plan, built / "results", tmp_path))
+    chrome.value("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    chrome.point(".numbers tbody tr:nth-child(2) td:nth-child(3)")
+    assert HOSTILE in chrome.value("document.getElementById('tip').textContent")
+    assert chrome.value("document.querySelector('#tables h3').textContent") == HOSTILE
+    assert chrome.value("document.querySelector('.notice').textContent") == HOSTILE
+    label = chrome.value("document.querySelector('#tables .scroll').getAttribute('aria-label')")
+    assert label.startswith(HOSTILE)
+    assert HOSTILE in chrome.value("document.images[0].alt")
+    assert chrome.value("document.scripts.length") == 1
+    assert chrome.value("document.images.length") == 1
+    assert chrome.problems == []
+
+
+def test_a_script_that_is_not_the_pages_own_cannot_run(opened):
+    opened.value(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=\"data:,\" onerror=\"hit=1\">')"
+    )
+    opened.value("new Promise(done => setTimeout(done, 200))")
+    assert opened.value("typeof hit") == "undefined"
+    assert any("Content Security Policy" in problem for problem in opened.problems)
+
+
+def test_the_report_of_somebody_elses_model(chrome, tmp_path):
+    options = argparse.Namespace(model=f"net.py:{HOSTILE}", data="digits")
+    rows = [("NAT", 90.0, 80.0, 95.0, 60, 0), ("PGD20", 5.0, 1.0, 9.0, 60, 20)]
+    rows += [("AA", 10.0, 4.0, 17.0, 60, 100)]
+    table = pd.DataFrame(rows, columns=["column", "accuracy", "low", "high", "n", "gradient_calls"])
+    write_report(tmp_path, options, table, [Check("usable gradients", False, "none", "linf")])
+    chrome.problems.clear()
+    chrome.open(tmp_path / "report.html", width=320)
+    assert HOSTILE in chrome.value("document.querySelector('h1').textContent")
+    assert chrome.value("document.documentElement.scrollWidth") <= 320
+    chrome.click("th:nth-child(2) button")
+    first = "[...document.querySelector('tbody').rows].map(r => r.cells[0].textContent)"
+    assert chrome.value(first) == ["NAT", "AA", "PGD20"]
+    assert chrome.problems == []
+
+
+def test_curves_stay_in_their_chart():
+    history = pd.DataFrame(
+        {"epoch": [1, 2, 3], "loss_a": [2, 1, 0], "loss_b": [3, None, 1], "lr": 0.1, "none": None}
+    )
+    loss, lr = charts(history, deployed_epoch=2)
+    assert [line.name for line in loss.lines] == ["loss_a", "loss_b"]
+    assert (loss.low, loss.high) == (0, 3)
+    assert loss.deployed == WIDTH / 2
+    first, second = ([p.split(",") for p in line.points.split()] for line in loss.lines)
+    assert [float(x) for x, _ in first] == [0, WIDTH / 2, WIDTH]
+    assert [float(y) for _, y in second] == [0, pytest.approx(HEIGHT * 2 / 3, abs=0.1)]
+    assert [line.points for line in lr.lines] == [
+        f"0,{HEIGHT / 2} {WIDTH / 2:g},{HEIGHT / 2} {WIDTH},{HEIGHT / 2}"
+    ]
+
+
+def test_config_is_readable():
+    ball = {"class": "Ball", "revision": 1, "norm": "linf", "eps": "12/85"}
+    method = {"class": "AT", "revision": 2, "ball": ball, "step": "7/50", "c": "1/24"}
+    text = config_text(
+        {"class": "TrainRun", "revision": 1, "method": method, "knots": [["0", 1.0]]}
+    )
+    assert text == (
+        "method:\n  AT:\n    ball:\n      norm: linf\n      eps: 36/255\n"
+        "    step: 0.14\n    c: 1/24\nknots: [[0, 1.0]]\n"
+    )
+
+
+def test_words_for_readers():
+    assert symbols("AT (l_inf + l_2), lambda = 6, gamma_1") == "AT (ℓ∞ + ℓ₂), λ = 6, γ₁"
+    assert symbols("steps and AA_inf stay") == "steps and AA_inf stay"
+    assert (span([3]), span(iter([12, 3, 12]))) == ("3", "3 to 12")
+    assert [duration(s) for s in (5.2, 90, 5400)] == ["5 s", "1.5 min", "1.5 h"]
+
+
+def test_a_figure_that_is_missing_is_said(built, grid, tmp_path):
+    plan = Plan.read("ci", grid)
+    write_table(plan, ARTEFACT, built / "results", tmp_path)
+    add_figure(plan, tmp_path, "")
+    (tmp_path / "ci" / "figures" / f"{FIGURE}.png").unlink()
+    with pytest.raises(FileNotFoundError, match=FIGURE):
+        write_page(plan, built / "results", tmp_path)
+
+
+def test_no_claims_no_verdicts(built, grid, tmp_path):
+    plan = Plan.read("ci", grid)
+    write_table(plan, ARTEFACT, built / "results", tmp_path)
+    page = write_page(plan, built / "results", tmp_path).read_text()
+    assert 'id="verdicts"' not in page
+    assert 'id="figures"' not in page
