@@ -7,7 +7,8 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(Path(workflow.basedir)))
 from harness import paths
-from harness.config import CONFIG, scales
+from harness.config import CONFIG, ROOT, scales
+from harness.entries import entries
 from harness.errors import UserError
 from harness.plan import Plan
 
@@ -56,12 +57,21 @@ def artefact(scale, name):
         raise WorkflowError(str(error)) from None
 
 
-def record_files(scale, name):
-    wanted = artefact(scale, name)
+def records_of(scale, runs):
     return [
-        str(paths.records(RESULTS, plan(scale).evaluations[run].id))
-        for run in wanted.runs
+        str(paths.records(RESULTS, plan(scale).evaluations[run].id)) for run in runs
     ]
+
+
+def record_files(scale, name):
+    return records_of(scale, artefact(scale, name).runs)
+
+
+def claim_records(scale):
+    """What the claims are judged on; their module is imported only where somebody asks."""
+    from harness.claims import read, runs
+
+    return records_of(scale, runs(plan(scale), read(plan(scale))))
 
 
 plan(SCALE)  # so that a bad config is reported before anything else
