@@ -6,7 +6,6 @@ is not guessed: the outcome is missing, and says what would have to be built.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -103,10 +102,8 @@ def cells(plan: Plan, numbers: Iterable[Number]) -> dict[Number, list[Cell]]:
     }
     found = {}
     for number in numbers:
-        table, row = (
-            tables.get(number.artefact, {}),
-            (number.dataset, number.network, number.method),
-        )
+        table = tables.get(number.artefact, {})
+        row = (number.dataset, number.network, number.method)
         found[number] = [table[*row, name] for name in number.columns if (*row, name) in table]
     return found
 
@@ -130,19 +127,17 @@ class Measured:
     def __call__(self, comparison: Comparison) -> Outcome:
         rival = comparison.other
         try:
-            if self._is_measured(comparison.one):
-                assert isinstance(rival, Number)
-                sides = [float(self._number(n).mean()) for n in (comparison.one, rival)]
-                note = " minutes, as measured: no interval"
-                return described(self.plan, comparison, sides[0], sides[1], note=note)
             one = self._number(comparison.one)
-            if isinstance(rival, Number):
-                other = self._number(rival)
-                mean, test = 100 * float(other.mean()), paired(one, other)
-            else:
-                mean, test = rival, against(one, rival / 100)
+            other = self._number(rival) if isinstance(rival, Number) else rival
         except MissingError as reason:
             return Outcome(0.0, str(reason), missing=True)
+        if self._is_measured(comparison.one):
+            means = float(np.mean(one)), float(np.mean(other))
+            return described(self.plan, comparison, *means, note=" minutes, without an interval")
+        if isinstance(other, float):
+            mean, test = other, against(one, other / 100)
+        else:
+            mean, test = 100 * float(other.mean()), paired(one, other)
         note = f", n = {one.shape[1]}" + (f" x {len(one)} seeds" if len(one) > 1 else "")
         points = Difference(100 * test.mean, 100 * test.low, 100 * test.high, test.p)
         return described(self.plan, comparison, 100 * float(one.mean()), mean, points, note)
@@ -156,22 +151,20 @@ class Measured:
         return f" ‡ {len(failed)} of its numbers are touched by a failed trust check ({names})"
 
     def _is_measured(self, number: Number) -> bool:
-        """Quantities of a run rather than of images, such as its minutes."""
-        column = self.plan.grid["columns"].get(number.columns[0], {})
-        return "measured" in column
+        """Quantities of a training rather than of images, such as its minutes."""
+        return any(cell.formula.op == "measured" for cell in self._cells[number])
 
     def _read(self, run: str, pairs: list[tuple[Number, Cell]]) -> None:
-        minutes = [pair for pair in pairs if self._is_measured(pair[0])]
-        path = paths.description(self.results, run)
-        if minutes and path.exists():
-            seconds = json.loads(path.read_text())["seconds"]
-            self._values |= {(run, cell): np.array([seconds / 60]) for _, cell in minutes}
         path = paths.records(self.results, self.plan.evaluations[run].id)
-        pairs = [pair for pair in pairs if pair not in minutes]
-        if not pairs or not path.exists():
+        if not path.exists():
             return
         read = read_records(path)
-        self._values |= {(run, cell): value(cell.formula, read[0]) for _, cell in pairs}
+        for number, cell in pairs:
+            if self._is_measured(number):
+                self._values[run, cell] = np.array([read[1]["trained"]["seconds"] / 60])
+            else:
+                self._values[run, cell] = value(cell.formula, read[0])
+        pairs = [pair for pair in pairs if not self._is_measured(pair[0])]
         for name in dict.fromkeys(number.artefact for number, _ in pairs):
             artefact = self.plan.artefacts[name]
             checks = [c for c in trust_checks(self.plan, artefact, run, read) if not c.ok]

@@ -14,8 +14,7 @@ from harness.columns import Formula
 from harness.config import read_claims
 from harness.errors import UserError
 from harness.evidence import Measured, Printed
-from harness.files import write_whole
-from harness.plan import Cell, Plan
+from harness.plan import Plan
 from harness.records import Record, write_records
 from harness.verdicts import Comparison, Every, Number, Outcome, Some, judge, leaves
 
@@ -306,33 +305,29 @@ def test_a_failed_trust_check_is_not_silent(small, tmp_path):
 
 
 def test_minutes_are_compared_as_numbers(small, tmp_path):
-    """Training time has no images behind it: it is read from the run's description."""
+    """Training time has no images behind it; the records say what the training took."""
     artefact = small.artefacts[ARTEFACT]
+    minutes = Formula("measured", ("minutes",))
     cells = [
-        Cell(
-            cell.method,
-            cell.dataset,
-            cell.network,
-            "minutes",
-            cell.runs,
-            Formula("measured", ("",)),
-        )
+        replace(cell, column="minutes", formula=minutes)
         for cell in artefact.cells
         if cell.column == "NAT"
     ]
     plan = copy.copy(small)
-    plan.grid = {
-        **small.grid,
-        "columns": {**small.grid["columns"], "minutes": {"measured": "minutes"}},
-    }
-    plan.artefacts = {ARTEFACT: replace(artefact, cells=(*artefact.cells, *cells))}
+    plan.artefacts = {ARTEFACT: replace(artefact, cells=tuple(cells))}
     for seconds, cell in zip((60, 120, 300, 180), cells, strict=True):
-        write_whole(paths.description(tmp_path, cell.runs[0]), f'{{"seconds": {seconds}}}')
+        path = paths.records(tmp_path, plan.evaluations[cell.runs[0]].id)
+        write_records(path, {}, {"checks": [], "trained": {"seconds": seconds}})
     order = {"order": ["at", "fat", "trades6"], "columns": ["minutes"], "lower": True, "in": "here"}
     row = judged(plan, tmp_path, order)
     assert row.our_verdict == "holds"
-    assert "AT 2.00 against 3.00 (FAT), difference -1.00 minutes, as measured" in row.our_numbers
+    assert (
+        "AT 2.00 against 3.00 (FAT), difference -1.00 minutes, without an interval"
+        in row.our_numbers
+    )
     assert judged(plan, tmp_path, {**order, "lower": False}).our_verdict == "fails"
+    short = {"below": 4, "methods": ["at", "fat"], "columns": ["minutes"], "in": "here"}
+    assert judged(plan, tmp_path, short).our_verdict == "holds"
 
 
 def test_printed_numbers_without_a_plan_for_them(small):

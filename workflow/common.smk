@@ -50,21 +50,10 @@ def sets_probed(run):
     return sorted({probe.dataset.partition("/")[0] for probe in probes})
 
 
-def artefact(scale, name):
-    try:
-        return plan(scale).artefact(name)
-    except UserError as error:
-        raise WorkflowError(str(error)) from None
-
-
 def records_of(scale, runs):
     return [
         str(paths.records(RESULTS, plan(scale).evaluations[run].id)) for run in runs
     ]
-
-
-def record_files(scale, name):
-    return records_of(scale, artefact(scale, name).runs)
 
 
 def claim_records(scale):
@@ -72,6 +61,21 @@ def claim_records(scale):
     from harness.claims import read, runs
 
     return records_of(scale, runs(plan(scale), read(plan(scale))))
+
+
+def artefact(scale, name):
+    try:
+        return plan(scale).artefact(name)
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def record_files(scale, name):
+    wanted = artefact(scale, name)
+    return [
+        str(paths.records(RESULTS, plan(scale).evaluations[run].id))
+        for run in wanted.runs
+    ]
 
 
 plan(SCALE)  # so that a bad config is reported before anything else
