@@ -1,40 +1,32 @@
-"""The published numbers against themselves: `python -m harness.audit`.
+"""The published numbers against themselves and against the prose: `python -m harness.audit`.
 
 Writes reports/published/audit.md. Found by rules, not by a list: a new contradiction in the published
-values.csv would be found too. None of them says who is wrong; rounding is allowed for everywhere.
+values.csv or a new line of statements.csv would be found too. None of them says who is wrong;
+rounding is allowed for everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import pandas as pd
 
-from harness.config import ROOT
 from harness.errors import run_command
+from harness.experiments import (
+    methods_without_a_row,
+    rows_of_others,
+    rows_said_to_be_one,
+    settings_that_differ,
+)
 from harness.files import write_whole
+from harness.published import PUBLISHED, ROUNDING, Finding, Papers
+from harness.statements import comparisons_in_prose, numbers_in_prose
 
-PUBLISHED = ROOT / "reports" / "published"
-ROW = ["document", "artefact", "dataset", "arch", "method"]
 COMPONENTS = ["APGD_ce", "APGD_t", "FAB_t", "Square"]
-SAME = {"PGD20_inf": "PGD20", "AA_inf": "AA", "APGD": "APGD_ce"}  # other names of one number
-_ROUNDING = 0.0051
 _FAR = 8.0  # in median absolute deviations
 _LEAST = 3.0  # points
-
-
-@dataclass(frozen=True)
-class Finding:
-    where: str
-    found: str
-
-
-def rows(values: pd.DataFrame) -> pd.DataFrame:
-    """One line per row of a printed table, its metrics as columns."""
-    return values.pivot_table(index=ROW, columns="metric", values="value")
 
 
 def _place(index: tuple) -> str:
@@ -42,10 +34,10 @@ def _place(index: tuple) -> str:
     return f"{document} {artefact}, {dataset}, {arch}, {method}"
 
 
-def aa_above_a_component(values: pd.DataFrame) -> list[Finding]:
+def aa_above_a_component(papers: Papers) -> list[Finding]:
     """AutoAttack is what survives all its components; in one evaluation it cannot exceed any."""
     found = []
-    for index, row in rows(values).iterrows():
+    for index, row in papers.rows.iterrows():
         above = [name for name in COMPONENTS if row.get("AA", 0) > row.get(name, float("inf"))]
         if above:
             parts = ", ".join(f"{name} {row[name]:.2f}" for name in above)
@@ -53,34 +45,24 @@ def aa_above_a_component(values: pd.DataFrame) -> list[Finding]:
     return found
 
 
-def union_is_not_the_mean(values: pd.DataFrame) -> list[Finding]:
+def union_is_not_the_mean(papers: Papers) -> list[Finding]:
     """Generalist++ defines Union as the mean of AA_inf and AA_2."""
     found = []
-    for index, row in rows(values).dropna(subset=["Union"]).iterrows():
+    for index, row in papers.rows.dropna(subset=["Union"]).iterrows():
         mean = (row["AA_inf"] + row["AA_2"]) / 2
-        if abs(row["Union"] - mean) > _ROUNDING:
+        if abs(row["Union"] - mean) > ROUNDING:
             text = f"Union {row['Union']:.2f}, the mean is {mean:.3f}"
             found.append(Finding(_place(index), text))
     return found
 
 
-def _by_row(values: pd.DataFrame) -> dict[tuple, dict[str, dict[str, float]]]:
-    """(data set, network, method) -> the printed tables that have this row -> its numbers."""
-    groups: dict[tuple, dict[str, dict[str, float]]] = {}
-    named = values.assign(metric=values.metric.replace(SAME))
-    for row in named.itertuples():
-        tables = groups.setdefault((row.dataset, row.arch, row.method), {})
-        tables.setdefault(f"{row.document} {row.artefact}", {})[str(row.metric)] = float(row.value)
-    return groups
-
-
-def rows_that_differ(values: pd.DataFrame) -> list[Finding]:
+def rows_that_differ(papers: Papers) -> list[Finding]:
     """The same model, printed twice, with other numbers; permuted columns are said to be so."""
     found = []
-    for (dataset, arch, method), tables in _by_row(values).items():
+    for (dataset, arch, method), tables in papers.by_row.items():
         for one, other in combinations(tables, 2):
             shared = [name for name in tables[one] if name in tables[other]]
-            differ = [n for n in shared if abs(tables[one][n] - tables[other][n]) > _ROUNDING]
+            differ = [n for n in shared if abs(tables[one][n] - tables[other][n]) > ROUNDING]
             if not differ:
                 continue
             permuted = sorted(tables[one][n] for n in differ) == sorted(
@@ -92,14 +74,14 @@ def rows_that_differ(values: pd.DataFrame) -> list[Finding]:
     return found
 
 
-def outliers(values: pd.DataFrame) -> list[Finding]:
+def outliers(papers: Papers) -> list[Finding]:
     """Gaps far from those of the table's other rows: PGD to AutoAttack, one network to another."""
     found = []
-    for _, table in rows(values).groupby(["document", "artefact", "dataset", "arch"]):
+    for _, table in papers.rows.groupby(["document", "artefact", "dataset", "arch"]):
         for pair in (("PGD20", "AA"), ("PGD20_inf", "AA_inf"), ("PGD20_2", "AA_2")):
             if set(pair) <= set(table):
                 found += [Finding(_place(i), text) for i, text in _far_apart(table, *pair)]
-    for where, table in values.groupby(["document", "artefact", "dataset"]):
+    for where, table in papers.values.groupby(["document", "artefact", "dataset"]):
         for metric, part in table.groupby("metric"):
             archs = part.pivot_table(index="method", columns="arch", values="value").dropna()
             if archs.shape[1] == 2:
@@ -125,23 +107,32 @@ def _far_apart(table: pd.DataFrame, one: str, other: str) -> list[tuple[Any, str
     ]
 
 
-RULES: dict[str, Callable[[pd.DataFrame], list[Finding]]] = {
+RULES: dict[str, Callable[[Papers], list[Finding]]] = {
     "AutoAttack above one of its components": aa_above_a_component,
     "Union that is not the mean it is defined as": union_is_not_the_mean,
     "The same row, other numbers": rows_that_differ,
     "Far from the other rows": outliers,
+    "A number in the text that the table does not have": numbers_in_prose,
+    "A comparison in the text that the tables contradict": comparisons_in_prose,
+    "One experiment, two settings": settings_that_differ,
+    "Rows that are one model, other numbers": rows_said_to_be_one,
+    "Methods in the text, rows in the tables": methods_without_a_row,
+    "Rows that are somebody else's": rows_of_others,
 }
 
 
-def audit(values: pd.DataFrame) -> str:
+def audit(papers: Papers) -> str:
     lines = [
         "# Audit of the published numbers",
         "",
-        f"Recomputed from `values.csv` ({len(values)} numbers) by the rules of `harness/audit.py`",
+        f"Recomputed from `values.csv` ({len(papers.values)} numbers), `statements.csv` "
+        f"({len(papers.statements)} statements of the",
+        f"texts) and `robustbench.csv` ({len(papers.leaderboard)} entries) by the rules of "
+        "`harness/audit.py`",
         "(`python -m harness.audit`). A finding is a contradiction or an oddity, not a verdict.",
     ]
     for title, rule in RULES.items():
-        findings = rule(values)
+        findings = rule(papers)
         lines += ["", f"## {title} ({len(findings)})", "", f"{(rule.__doc__ or '').strip()}", ""]
         lines += ["| where | found |", "|---|---|"]
         lines += [f"| {finding.where} | {finding.found} |" for finding in findings]
@@ -149,8 +140,7 @@ def audit(values: pd.DataFrame) -> str:
 
 
 def main() -> None:
-    values = pd.read_csv(PUBLISHED / "values.csv")
-    write_whole(PUBLISHED / "audit.md", audit(values))
+    write_whole(PUBLISHED / "audit.md", audit(Papers.read()))
     print(f"the audit is at {PUBLISHED / 'audit.md'}")
 
 

@@ -1,4 +1,4 @@
-"""config/grid.yaml and config/scales/*.yaml: read safely, checked against their schemas."""
+"""config/*.yaml and config/scales/*.yaml: read safely, checked against their schemas."""
 
 from __future__ import annotations
 
@@ -38,6 +38,16 @@ def read_scale(name: str) -> dict[str, Any]:
 def read_grid(path: Path | None = None) -> dict[str, Any]:
     """The grid; unless it brings its own, with the presets of config/presets.yaml."""
     return _checked(path or CONFIG / "grid.yaml", "grid", {"presets": CONFIG / "presets.yaml"})
+
+
+def read_claims(path: Path | None = None) -> dict[str, Any]:
+    """The papers' claims, for harness/claims.py."""
+    return _checked(path or CONFIG / "claims.yaml", "claims")
+
+
+def read_papers() -> dict[str, Any]:
+    """Who published which method, for harness/robustbench.py."""
+    return _checked(CONFIG / "papers.yaml", "papers")
 
 
 def _checked(path: Path, schema: str, parts: dict[str, Path] | None = None) -> dict[str, Any]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
 _Z95 = 1.959963984540054
 
@@ -29,3 +32,76 @@ def mcnemar(one: np.ndarray, other: np.ndarray) -> float:
     k = np.arange(1, min(only_one, only_other) + 1)
     log_ways = np.concatenate([[0.0], np.cumsum(np.log((n - k + 1) / k))])  # of n choose k
     return min(1.0, 2 * float(np.exp(log_ways - n * math.log(2)).sum()))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference with its 95 % interval, and the p-value that it is 0."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+
+
+def paired(one: np.ndarray, other: np.ndarray) -> Difference:
+    """Two models on the same images: rows are seeds, columns images.
+
+    One seed of yes and no: Agresti and Min's interval (half an image more in each cell of the 2x2
+    table, so that it is honest where the models hardly differ) and the exact McNemar test. A mean
+    of columns, or several seeds: see `_two_way`.
+    """
+    if len(one) == 1 and _yes_or_no(one) and _yes_or_no(other):
+        won, lost = one[0] > other[0], one[0] < other[0]
+        n, gain, loss = len(won) + 2, int(won.sum()) + 0.5, int(lost.sum()) + 0.5
+        half = _Z95 * math.sqrt(gain + loss - (gain - loss) ** 2 / n) / n
+        centre = (gain - loss) / n
+        p = mcnemar(one[0].astype(bool), other[0].astype(bool))
+        return Difference((gain - loss) / len(won), centre - half, centre + half, p)
+    return _two_way(np.asarray(one, float) - np.asarray(other, float))
+
+
+def against(values: np.ndarray, threshold: float) -> Difference:
+    """A model's mean minus a number: Wilson's interval and the score test that it inverts."""
+    n = values.shape[1]
+    if len(values) == 1 and _yes_or_no(values) and 0 < threshold < 1:
+        low, high = wilson(float(values.sum()), n)
+        mean = float(values.mean()) - threshold
+        z = mean / math.sqrt(threshold * (1 - threshold) / n)
+        return Difference(mean, low - threshold, high - threshold, math.erfc(abs(z) / math.sqrt(2)))
+    return _two_way(np.asarray(values, float) - threshold)
+
+
+def _yes_or_no(values: np.ndarray) -> bool:
+    return bool(np.isin(values, (0, 1)).all())
+
+
+def _two_way(differences: np.ndarray) -> Difference:
+    """Student's t over images and, where there are several, over seeds as well.
+
+    Other images and other trainings would both give other numbers: the variance of the image means
+    and that of the seed means are added (which counts what is left of either twice: the interval is
+    rather too wide), with Satterthwaite's degrees of freedom. One seed: a paired t test over images.
+    """
+    seeds, n = differences.shape
+    mean = float(differences.mean())
+    parts = [(float(differences.mean(axis=0).var(ddof=1)) / n, n - 1)]
+    if seeds > 1:
+        parts.append((float(differences.mean(axis=1).var(ddof=1)) / seeds, seeds - 1))
+    variance = sum(part for part, _ in parts)
+    if variance == 0:
+        return Difference(mean, mean, mean, 1.0 if mean == 0 else 0.0)
+    freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
+    half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
+    p = 2 * float(stdtr(freedom, -abs(mean) / math.sqrt(variance)))
+    return Difference(mean, mean - half, mean + half, p)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction: together they reject a true null in at most 5 % of all cases."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted

@@ -7,7 +7,8 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(Path(workflow.basedir)))
 from harness import paths
-from harness.config import CONFIG, scales
+from harness.config import CONFIG, ROOT, scales
+from harness.entries import entries
 from harness.errors import UserError
 from harness.plan import Plan
 
@@ -47,6 +48,19 @@ def set_report(name):
 def sets_probed(run):
     probes = plan(scale_of(run)).evaluations[run].probes
     return sorted({probe.dataset.partition("/")[0] for probe in probes})
+
+
+def records_of(scale, runs):
+    return [
+        str(paths.records(RESULTS, plan(scale).evaluations[run].id)) for run in runs
+    ]
+
+
+def claim_records(scale):
+    """What the claims are judged on; their module is imported only where somebody asks."""
+    from harness.claims import read, runs
+
+    return records_of(scale, runs(plan(scale), read(plan(scale))))
 
 
 def artefact(scale, name):

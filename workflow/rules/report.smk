@@ -75,3 +75,54 @@ rule unknown_artefact:
         lambda wildcards: artefact(SCALE, wildcards.name),
     output:
         r"{name,(cvpr23|zipper|plusplus)_[^/]+}",
+
+
+# What becomes of the papers' claims: `snakemake --cores 2 claims`.
+rule verdicts:
+    input:
+        claims=str(CONFIG / "claims.yaml"),
+        published=str(ROOT / "reports" / "published" / "values.csv"),
+        records=lambda wildcards: claim_records(wildcards.scale),
+    output:
+        multiext("reports/{scale}/claims", ".csv", ".md"),
+    log:
+        "results/logs/claims/{scale}.log",
+    benchmark:
+        "results/benchmarks/claims/{scale}.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        python=PYTHON,
+        grid=GRID,
+    shell:
+        "{params.python} -m harness.claims --grid {params.grid:q} --scale {wildcards.scale} > {log} 2>&1"
+
+
+rule claims:
+    input:
+        f"reports/{SCALE}/claims.csv",
+
+
+ENTRIES = entries(plan(SCALE))
+
+
+# Every model with an AutoAttack number, in RobustBench's form.
+rule robustbench:
+    input:
+        records_of(
+            SCALE, dict.fromkeys(e.run for some in ENTRIES.values() for e in some)
+        ),
+    output:
+        [f"reports/{SCALE}/robustbench/{name}.json" for name in ENTRIES],
+    log:
+        f"results/logs/robustbench/{SCALE}.log",
+    benchmark:
+        f"results/benchmarks/robustbench/{SCALE}.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        python=PYTHON,
+        grid=GRID,
+        scale=SCALE,
+    shell:
+        "{params.python} -m harness.robustbench --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"

@@ -1,0 +1,209 @@
+"""The papers' claims and what becomes of them: `python -m harness.claims --scale smoke`. Torch-free.
+
+Reads config/claims.yaml; writes reports/<scale>/claims.csv and claims.md. Each claim is judged on the
+published numbers (holds, fails, no number) and on our records (holds, fails, undecided, not measured).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from harness.config import read_claims
+from harness.errors import run_command, unknown
+from harness.evidence import Measured, Printed, cells
+from harness.files import write_whole
+from harness.plan import Plan
+from harness.verdicts import LEVEL, Comparison, Every, Number, Some, Tree, judge, leaves
+
+WORDS: dict[bool | None, str] = {True: "holds", False: "fails"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    id: str
+    text: str
+    source: str
+    tree: Tree
+
+    @property
+    def numbers(self) -> list[Number]:
+        every = [number for comparison in leaves(self.tree) for number in comparison.numbers]
+        return list(dict.fromkeys(every))
+
+    @property
+    def artefacts(self) -> list[str]:
+        return list(dict.fromkeys(number.artefact for number in self.numbers))
+
+
+class Reader:
+    """claims.yaml -> trees of comparisons. Patterns are resolved by the rows that a plan has."""
+
+    def __init__(self, content: Mapping[str, Any], plan: Plan) -> None:
+        self.content, self.plan = content, plan
+
+    def claims(self) -> list[Claim]:
+        return [
+            Claim(entry["id"], entry["claim"], entry["source"], self._every(entry["all_of"]))
+            for entry in self.content["claims"]
+        ]
+
+    def _every(self, entries: list[Mapping[str, Any]]) -> Every:
+        parts = [self._part(entry, place) for entry in entries for place in self._places(entry)]
+        return Every(tuple(parts))
+
+    def _places(self, entry: Mapping[str, Any]) -> list[str]:
+        places = entry["in"]
+        if isinstance(places, list):
+            return places
+        if places not in self.content["places"]:
+            raise unknown("name of places", places, self.content["places"], "config/claims.yaml")
+        return self.content["places"][places]
+
+    def _methods(self, some: str | list[str], place: str, but: tuple[str, ...] = ()) -> list[str]:
+        if isinstance(some, list):
+            return some
+        if "*" not in some:
+            return self.content["groups"].get(some, [some])
+        artefact, dataset, network = place.split("/")
+        cells = self.plan.artefacts[artefact].cells if artefact in self.plan.artefacts else ()
+        names = dict.fromkeys(
+            cell.method
+            for cell in cells
+            if (cell.dataset, cell.network) == (dataset, network) and fnmatchcase(cell.method, some)
+        )
+        return [name for name in names if name not in but] or [some]
+
+    def _part(self, entry: Mapping[str, Any], place: str) -> Tree:
+        artefact, dataset, network = place.split("/")
+        lower = bool(entry.get("lower"))
+
+        def number(method: str, column: str | list[str]) -> Number:
+            columns = (column,) if isinstance(column, str) else tuple(column)
+            return Number(artefact, dataset, network, method, columns)
+
+        if "only" in entry:
+            return self._only(entry, place, number)
+        parts: list[Tree] = []
+        for column in entry["columns"]:
+            if "order" in entry:
+                pairs = list(pairwise(entry["order"]))
+            elif "better" in entry:
+                better = self._methods(entry["better"], place)
+                pairs = list(product(better, self._methods(entry["than"], place, tuple(better))))
+            else:
+                threshold = float(entry.get("above", entry.get("below")))
+                for method in self._methods(entry["methods"], place):
+                    one = number(method, column)
+                    parts.append(Comparison(one, threshold, lower="below" in entry))
+                continue
+            parts += [Comparison(number(a, column), number(b, column), lower) for a, b in pairs]
+        return Every(tuple(parts))
+
+    def _only(self, entry: Mapping[str, Any], place: str, number: Callable) -> Tree:
+        """Above every threshold; and of the others each is below one of them."""
+        method, thresholds = entry["only"], entry["above"].items()
+        own = [Comparison(number(method, column), float(limit)) for column, limit in thresholds]
+        others = [
+            Some(
+                tuple(
+                    Comparison(number(other, column), float(limit), lower=True)
+                    for column, limit in thresholds
+                )
+            )
+            for other in self._methods(entry["than"], place, (method,))
+        ]
+        return Every((*own, *others))
+
+
+def read(plan: Plan, path: Path | None = None) -> list[Claim]:
+    return Reader(read_claims(path), plan).claims()
+
+
+def runs(plan: Plan, claims: list[Claim]) -> list[str]:
+    """The runs whose records the claims need."""
+    found = cells(plan, [number for claim in claims for number in claim.numbers])
+    return list(dict.fromkeys(run for some in found.values() for cell in some for run in cell.runs))
+
+
+def verdicts(plan: Plan, claims: list[Claim], results: Path) -> pd.DataFrame:
+    printed = Printed(plan)
+    measured = Measured(plan, results, [number for claim in claims for number in claim.numbers])
+    rows = []
+    for claim in claims:
+        theirs, ours = judge(claim.tree, printed), judge(claim.tree, measured)
+        open_word = "not measured" if ours.missing else "undecided"
+        rows.append(
+            {
+                "id": claim.id,
+                "claim": claim.text,
+                "source": claim.source,
+                "published_verdict": WORDS.get(theirs.true, "no number"),
+                "published_numbers": theirs.numbers,
+                "our_verdict": WORDS.get(ours.true, open_word),
+                "our_numbers": ours.numbers + measured.doubts(claim.numbers),
+                "artefacts": " ".join(claim.artefacts),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def markdown(table: pd.DataFrame, notice: str) -> str:
+    lines = [
+        "# The papers' claims",
+        "",
+        f"*{notice}*",
+        "",
+        f"Published numbers: {_counted(table.published_verdict)}. Ours: {_counted(table.our_verdict)}.",
+        "",
+        "Ours are compared image by image, with 95 % intervals. A comparison counts if its paired",
+        "test (exact McNemar for right and wrong, Student's t for means of columns or several seeds)",
+        f"is significant at {100 * LEVEL:.0f} % after Holm's correction over all comparisons of its",
+        "claim; p is after that correction. With one seed an interval covers other test images, not",
+        "other trainings. Published numbers have no interval: they are compared as printed.",
+        "",
+        "| claim | published | ours |",
+        "|---|---|---|",
+    ]
+    for row in table.itertuples():
+        theirs = f"**{row.published_verdict}**: {row.published_numbers}"
+        ours = f"**{row.our_verdict}**: {row.our_numbers}"
+        lines.append(f"| {row.claim} ({row.source}) | {theirs} | {ours} |")
+    return "\n".join(lines) + "\n"
+
+
+def _counted(verdicts: pd.Series) -> str:
+    return ", ".join(f"{word} {count}" for word, count in Counter(verdicts).most_common())
+
+
+def write_claims(plan: Plan, results: Path, reports: Path, claims: Path | None = None) -> Path:
+    table = verdicts(plan, read(plan, claims), results)
+    stem = reports / plan.name / "claims"
+    write_whole(stem.with_suffix(".md"), markdown(table, plan.scale["notice"]))
+    write_whole(stem.with_suffix(".csv"), table.to_csv(index=False))
+    return stem.with_suffix(".md")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Judge the papers' claims.")
+    parser.add_argument("--scale", default="smoke")
+    parser.add_argument("--grid", type=Path)
+    parser.add_argument("--claims", type=Path)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--reports", type=Path, default=Path("reports"))
+    options = parser.parse_args()
+    plan = Plan.read(options.scale, options.grid)
+    path = write_claims(plan, options.results, options.reports, options.claims)
+    print(f"the verdicts are at {path}")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,50 @@
+"""Which models have an AutoAttack number, and under which threat: the files of harness/robustbench.py.
+
+Apart from it so that the workflow, which must know its outputs, need not import pandas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.plan import Artefact, Cell, Plan
+
+THREATS = {"linf": "Linf", "l2": "L2"}  # norm -> RobustBench's name
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model under one threat: its AutoAttack cell, its natural cell, the table that they are in."""
+
+    artefact: Artefact
+    robust: Cell
+    natural: Cell
+    eps: str
+
+    @property
+    def run(self) -> str:
+        return self.robust.runs[0]  # a model is one training: the first seed
+
+
+def entries(plan: Plan) -> dict[str, list[Entry]]:
+    """File name -> the tables that have this model under this threat."""
+    found: dict[str, list[Entry]] = {}
+    for artefact in plan.artefacts.values():
+        if artefact.kind != "table":
+            continue
+        columns = {name: plan.columns.column(name, artefact.protocol) for name in artefact.columns}
+        natural = {
+            (cell.dataset, cell.network, cell.method): cell
+            for cell in artefact.cells
+            if columns[cell.column].get("attack") == "none"
+        }
+        for cell in artefact.cells:
+            row = (cell.dataset, cell.network, cell.method)
+            if columns[cell.column].get("attack") != "aa" or row not in natural:
+                continue
+            threats = plan.grid["datasets"][plan.dataset(cell.dataset)]["threats"]
+            threat = threats[columns[cell.column]["threat"]]
+            name = "_".join([*row, THREATS[threat["norm"]]]).replace("@", "-")
+            entry = Entry(artefact, cell, natural[row], str(threat["eps"]))
+            found.setdefault(name, []).append(entry)
+    return found

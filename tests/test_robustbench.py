@@ -1,0 +1,169 @@
+"""Our models in RobustBench's form: its fields, the paper's number, ours, and how far to trust it."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import yaml
+from conftest import command
+
+from harness import paths
+from harness.build import registry
+from harness.config import read_papers
+from harness.entries import entries
+from harness.plan import Plan
+from harness.records import Record, read_records, write_records
+from harness.robustbench import model_info, write_entries
+
+FIELDS = [  # of RobustBench's model_info files, in their order
+    "link",
+    "name",
+    "authors",
+    "venue",
+    "additional_data",
+    "number_forward_passes",
+    "dataset",
+    "architecture",
+    "eps",
+    "clean_acc",
+    "reported",
+    "autoattack_acc",
+    "footnote",
+    "unreliable",
+]
+AT = "cifar10_resnet18_at_Linf"
+
+
+@pytest.fixture(scope="module")
+def small(plan):
+    grid = copy.deepcopy(plan.grid)
+    tables = grid["artefacts"]
+    grid["methods"]["mine"] = {"method": "at", "threat": "linf"}
+    rows = ["nt", "at", "generalist_d_nt_linf@released", "mine"]
+    both = {
+        **tables["plusplus_table1"],
+        "networks": ["resnet18"],
+        "methods": ["at", "generalist_t"],
+    }
+    grid["artefacts"] = {
+        "cvpr23_table1a": {**tables["cvpr23_table1a"], "methods": rows, "columns": ["NAT", "AA"]},
+        "plusplus_table1": {**both, "columns": ["NAT", "AA_inf", "AA_2"]},
+        "extra_released_protocol": {**tables["extra_released_protocol"], "methods": ["at"]},
+    }
+    return Plan(grid, plan.scale, "ci")
+
+
+def store(plan, results, checks):
+    for evaluation in plan.evaluations.values():
+        records = {}
+        for probe in evaluation.probes:
+            share = 0.9 if probe.attack is None else 0.3 if "l2" in probe.id else 0.4
+            correct = np.arange(200) < 200 * share
+            stage = np.where(correct, -1, 0).astype(np.int8)
+            steps = 20 if "pgd20" in probe.id else 0
+            records[probe.id] = Record(correct, correct.astype(np.int16), stage, 1, steps, 1, 1)
+        probes = {probe.id: {"dataset": probe.dataset} for probe in evaluation.probes}
+        about = {"checks": checks, "probes": probes, "sources": {"digits": "embedded"}}
+        write_records(paths.records(results, evaluation.id), records, about)
+
+
+def written(plan, folder, checks=()):
+    store(plan, folder / "results", list(checks))
+    files = write_entries(plan, folder / "results", folder / "reports")
+    return {path.stem: json.loads(path.read_text()) for path in files}
+
+
+@pytest.fixture(scope="module")
+def files(small, tmp_path_factory):
+    return written(small, tmp_path_factory.mktemp("rb"))
+
+
+def test_one_file_per_model_and_threat(small, files):
+    assert sorted(files) == sorted(entries(small))
+    assert sorted(files) == [
+        "cifar10_resnet18_at_L2",
+        AT,
+        "cifar10_resnet18_generalist_d_nt_linf-released_Linf",
+        "cifar10_resnet18_generalist_t_L2",
+        "cifar10_resnet18_generalist_t_Linf",
+        "cifar10_resnet18_mine_Linf",
+        "cifar10_resnet18_nt_Linf",
+    ]
+
+
+def test_the_fields_are_robustbench_s(files):
+    at = files[AT]
+    assert list(at) == FIELDS
+    assert at["link"] == "https://arxiv.org/abs/1706.06083"
+    assert at["authors"].startswith("Aleksander Madry")
+    assert (at["additional_data"], at["number_forward_passes"]) == (False, 1)
+    assert (at["clean_acc"], at["reported"], at["autoattack_acc"]) == ("90.00", "44.37", "40.00")
+    assert at["unreliable"] is False
+
+
+def test_what_was_really_measured_is_said(files):
+    at, l2 = files[AT], files["cifar10_resnet18_at_L2"]
+    assert (at["dataset"], at["architecture"], at["eps"]) == ("digits", "tiny", "36/255")
+    assert "test scale, stand-in data" in at["footnote"]
+    assert "AT for cifar10 with resnet18, run digits-tiny-at-s0-" in at["footnote"]
+    assert "shortened budget (3 steps" in at["footnote"]
+    assert (l2["eps"], l2["reported"], l2["autoattack_acc"]) == ("128/255", "56.99", "30.00")
+    released = files["cifar10_resnet18_generalist_d_nt_linf-released_Linf"]
+    assert "checkpoint selected on test data" in released["footnote"]
+    assert released["reported"] == ""  # no paper prints this row
+
+
+def test_at_paper_scale_the_real_names_stand():
+    found = entries(Plan.read("paper"))
+    (entry,) = [e for e in found[AT] if e.artefact.name == "cvpr23_table1a"]
+    assert entry.eps == "8/255"
+    assert {e.eps for some in found.values() for e in some if e.robust.dataset == "mnist"} == {
+        "0.3"
+    }
+
+
+def test_papers_by_row_and_by_method(files):
+    assert files["cifar10_resnet18_generalist_t_Linf"]["name"].startswith("Generalist++")
+    assert files["cifar10_resnet18_nt_Linf"]["name"] == "Standardly trained model"
+
+
+def test_every_method_has_a_paper(plan):
+    papers = read_papers()
+    assert set(papers["methods"]) == set(registry(plan.grid["registry"]))
+    assert set(papers["rows"]) <= {*plan.grid["methods"], "generalist_d_nt_l2"}
+    assert {*papers["rows"].values(), *papers["methods"].values()} == set(papers["papers"])
+
+
+def test_a_method_of_one_s_own_goes_by_its_label(small, tmp_path):
+    store(small, tmp_path, [])
+    (entry,) = entries(small)["cifar10_resnet18_mine_Linf"]
+    read = read_records(paths.records(tmp_path, small.evaluations[entry.run].id))
+    mine = model_info(small, entry, read, None, {**read_papers(), "methods": {}})
+    assert (mine["name"], mine["authors"], mine["venue"]) == ("mine", "", "")
+
+
+@pytest.mark.parametrize(
+    ("check", "touched"),
+    [
+        ({"name": "usable gradients", "ok": False, "found": "none"}, {"Linf", "L2"}),
+        ({"name": "sweep", "ok": False, "found": "rises", "norm": "l2"}, {"L2"}),
+        ({"name": "fine", "ok": True, "found": "fine"}, set()),
+    ],
+)
+def test_a_failed_check_makes_it_unreliable(check, touched, small, tmp_path):
+    files = written(small, tmp_path, [check])
+    for threat in ("Linf", "L2"):
+        info = files[f"cifar10_resnet18_at_{threat}"]
+        assert info["unreliable"] == (threat in touched)
+        assert (check["name"] in info["footnote"]) == (threat in touched)
+
+
+def test_the_command(small, tmp_path):
+    store(small, tmp_path / "results", [])
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(yaml.safe_dump(dict(small.grid)))
+    done = command("harness.robustbench", "--scale", "ci", "--grid", str(grid), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(entries(small))} files" in done.stdout
+    assert (tmp_path / "reports" / "ci" / "robustbench" / f"{AT}.json").exists()
