@@ -8,6 +8,7 @@ rule all:
     default_target: True
     input:
         f"reports/{SCALE}/index.html",
+        [f"reports/{SCALE}/robustbench/{name}.json" for name in ENTRIES],
 
 
 include: "workflow/rules/data.smk"

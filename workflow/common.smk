@@ -71,11 +71,7 @@ def artefact(scale, name):
 
 
 def record_files(scale, name):
-    wanted = artefact(scale, name)
-    return [
-        str(paths.records(RESULTS, plan(scale).evaluations[run].id))
-        for run in wanted.runs
-    ]
+    return records_of(scale, artefact(scale, name).runs)
 
 
 def figure_files(scale, name):
@@ -93,7 +89,8 @@ def artefact_files(scale, name):
     return [stem + suffix for suffix in wanted.suffixes]
 
 
-plan(SCALE)  # so that a bad config is reported before anything else
+# Planned here so that a bad config is reported before anything else.
+ENTRIES = entries(plan(SCALE))
 
 
 wildcard_constraints:

@@ -39,7 +39,8 @@ rule figure:
 
 rule page:
     input:
-        lambda wildcards: [
+        "reports/{scale}/claims.csv",
+        artefacts=lambda wildcards: [
             file
             for name in plan(wildcards.scale).artefacts
             for file in artefact_files(wildcards.scale, name)
@@ -101,9 +102,6 @@ rule verdicts:
 rule claims:
     input:
         f"reports/{SCALE}/claims.csv",
-
-
-ENTRIES = entries(plan(SCALE))
 
 
 # Every model with an AutoAttack number, in RobustBench's form.
