@@ -55,7 +55,7 @@ def figures(plan: Plan, folder: Path) -> list[dict[str, Any]]:
     return [
         {
             "artefact": artefact,
-            "caption": getattr(artefact, "caption", ""),
+            "caption": artefact.caption,
             **_picture(folder / "figures" / f"{artefact.name}.png"),
         }
         for artefact in plan.artefacts.values()

@@ -36,7 +36,7 @@ def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
         run: {"labels": [], "artefacts": []} for run in plan.runs
     }
     for artefact in plan.artefacts.values():
-        for row in getattr(artefact, "rows", artefact.cells):
+        for row in artefact.rows:
             for run in row.runs:
                 for key, name in (("labels", plan.label(row.method)), ("artefacts", artefact.name)):
                     if name not in uses[run][key]:

@@ -119,9 +119,28 @@ def said(done: subprocess.CompletedProcess) -> str:
 
 @pytest.fixture(scope="session")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One table of four methods."""
+    """One table of four methods and a figure of each kind, with few more models."""
     content = read_grid()
-    content["artefacts"] = {ARTEFACT: {**content["artefacts"][ARTEFACT], "methods": METHODS}}
+    ours = METHODS[-1]
+    content["axes"] = {
+        "gamma": {"0.5": {"gamma": [0.5] * 4}, "late": {"gamma": [1, 1, 1, 0]}},
+        "c": {1: {"c": "1/120"}, 5: {"c": "5/120"}},
+    }
+    changes = {
+        ARTEFACT: {"methods": METHODS},
+        "cvpr23_fig1": {"methods": METHODS},
+        "cvpr23_fig3": {"vary": [{"of": ours, "over": ["gamma", "c"]}]},
+        "plusplus_fig9a": {"vary": [{"of": ours, "over": [axis]} for axis in ("gamma", "c")]},
+        "cvpr23_fig5a": {"methods": METHODS},
+        "cvpr23_fig5b": {"methods": METHODS},
+        "plusplus_fig8a": {"methods": METHODS, "show": {"right": [ours]}},
+        "zipper_fig5": {},
+        "zipper_fig6": {},
+        "extra_mixing": {"methods": [ours]},
+        "extra_radii": {"methods": METHODS},
+    }
+    entries = content["artefacts"]
+    content["artefacts"] = {name: entries[name] | change for name, change in changes.items()}
     path = tmp_path_factory.mktemp("config") / "grid.yaml"
     path.write_text(yaml.safe_dump(content))
     return path

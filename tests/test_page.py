@@ -35,9 +35,9 @@ CLAIM = {
 
 def add_figure(plan, reports, caption):
     """An artefact that is no table, drawn by hand."""
-    figure = dataclasses.replace(plan.artefact(ARTEFACT), name=FIGURE, kind="scatter")
-    object.__setattr__(figure, "caption", caption)
-    plan.artefacts[FIGURE] = figure
+    drawn = {"name": FIGURE, "kind": "scatter", "caption": caption}
+    figure = dataclasses.replace(plan.artefact(ARTEFACT), **drawn)
+    plan.artefacts = {ARTEFACT: plan.artefact(ARTEFACT), FIGURE: figure}
     path = reports / "ci" / "figures" / f"{FIGURE}.png"
     path.parent.mkdir(parents=True)
     plt.figure(figsize=(4, 3)).savefig(path, dpi=200)
@@ -103,7 +103,7 @@ def test_opens_without_an_error_or_the_network(opened, page):
 
 def test_says_what_was_built(opened):
     top = opened.value("document.querySelector('header').innerText")
-    assert "4 models, 1 table, 1 figure." in top
+    assert "8 models, 1 table, 1 figure." in top
     assert "stand-in data" in top
     assert "training: 1297 images, embedded; test: embedded" in top
     assert "3 epochs in batches of 64, on the first 256 training images" in top
@@ -383,6 +383,7 @@ def test_a_figure_that_is_missing_is_said(built, grid, tmp_path):
 
 def test_no_claims_no_verdicts(built, grid, tmp_path):
     plan = Plan.read("ci", grid)
+    plan.artefacts = {ARTEFACT: plan.artefact(ARTEFACT)}
     write_table(plan, ARTEFACT, built / "results", tmp_path)
     page = write_page(plan, built / "results", tmp_path).read_text()
     assert 'id="verdicts"' not in page

@@ -5,9 +5,13 @@ import os
 import shutil
 import time
 
+import pandas as pd
 import pytest
 import yaml
-from conftest import ARTEFACT, METHODS, ROOT, said, snakemake
+from conftest import ARTEFACT, ROOT, said, snakemake
+
+from harness.entries import entries
+from harness.plan import Plan
 
 
 def planned(dry) -> dict[str, int]:
@@ -20,7 +24,8 @@ def planned(dry) -> dict[str, int]:
     return counts
 
 
-def test_everything_is_built(built):
+def test_everything_is_built(built, grid):
+    plan = Plan.read("ci", grid)
     report = built / "reports" / "ci"
     assert {path.suffix for path in (report / "tables").glob(f"{ARTEFACT}.*")} == {
         ".csv",
@@ -30,8 +35,11 @@ def test_everything_is_built(built):
     page = (report / "index.html").read_text()
     assert "stand-in data" in page
     assert "Generalist-D (NT + ℓ∞)" in page
-    assert len(list((built / "results" / "logs" / "train").glob("*.log"))) == len(METHODS)
-    assert len(list((built / "results" / "benchmarks" / "evaluate").glob("*.tsv"))) == len(METHODS)
+    trained = list((built / "results" / "logs" / "train").glob("*.log"))
+    evaluated = list((built / "results" / "benchmarks" / "evaluate").glob("*.tsv"))
+    assert (len(trained), len(evaluated)) == (len(plan.runs), len(plan.evaluations))
+    assert len(list((report / "robustbench").glob("*.json"))) == len(entries(plan))
+    assert len(pd.read_csv(report / "claims.csv")) > 25
     log = next((built / "results" / "logs" / "train").glob("*-nt-*.log")).read_text()
     assert "100 %" in log
     assert "left" in log
