@@ -211,7 +211,7 @@ def _check_budget(attack: Attack, x: torch.Tensor, adversarial: torch.Tensor) ->
     difference = (adversarial - x).flatten(1)
     within = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for ball in attack.balls:
-        size = difference.norm(p=ORDERS[ball.norm], dim=1)
+        size = torch.linalg.vector_norm(difference, ORDERS[ball.norm], dim=1)
         within |= size <= ball.radius * (1 + _TOLERANCE) + _TOLERANCE
     # One answer, so that a GPU is asked to synchronise once; NaN fails it too.
     if not bool(within.all() & (adversarial.min() >= 0) & (adversarial.max() <= 1)):

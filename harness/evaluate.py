@@ -21,7 +21,7 @@ from harness.augment import unit
 from harness.autoattack import listening
 from harness.checks import EXAMPLES, Check, inspect
 from harness.data import Images, load
-from harness.device import DEVICES, limit_threads, pick_device
+from harness.device import DEVICES, limit_threads, pick_device, placed
 from harness.errors import expected, run_command
 from harness.identity import canonical, seed_from
 from harness.plan import Plan
@@ -149,7 +149,7 @@ def main() -> None:
         raise expected(
             "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
         )
-    model = load_model(options.results, run.id).to(device)
+    model = placed(load_model(options.results, run.id), device)
     weights = checksum(options.results, run.id)
     evaluate(plan.evaluations[run.id], model, weights, options.results, device)
 
