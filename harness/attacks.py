@@ -7,9 +7,9 @@ they were. Gradients are taken with respect to the image only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
@@ -127,6 +127,17 @@ class PGD:
         *,
         generator: torch.Generator,
     ) -> torch.Tensor:
+        *_, last = self.iterates(model, x, y, generator)
+        return last
+
+    def iterates(
+        self,
+        model: torch.nn.Module,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        generator: torch.Generator,
+    ) -> Iterator[torch.Tensor]:
+        """The image after each step: PGD of fewer steps is this one on its way."""
         norm, radius, step = self.ball.norm, self.ball.radius, float(self.step)
         climb = CLIMBS[self.loss](model, x, y)
         adversarial = start_point(self.start, self.ball, x, generator)
@@ -138,7 +149,7 @@ class PGD:
                 velocity = self.momentum * velocity + gradient / size.clamp_min(_TINY)
                 gradient = velocity
             adversarial = into(norm, x, adversarial + step * steepest(norm, gradient), radius)
-        return adversarial
+            yield adversarial
 
 
 def start_point(
@@ -181,6 +192,19 @@ def frozen(model: torch.nn.Module, mode: str = "eval") -> Iterator[None]:
                 buffer.copy_(kept)
 
 
+@contextmanager
+def climbed(model: torch.nn.Module, mode: str = "eval") -> Iterator[torch.nn.Module]:
+    """What an attack works on: in eval mode the folded twin, where there is one."""
+    from harness.folding import folded  # it needs torch itself, planning does not
+
+    twin = folded(model) if mode == "eval" else None
+    if twin is not None:
+        yield twin
+    else:
+        with frozen(model, mode):
+            yield model
+
+
 def perturb(
     attack: Attack,
     model: torch.nn.Module,
@@ -190,28 +214,39 @@ def perturb(
     generator: torch.Generator,
     mode: str = "eval",
 ) -> torch.Tensor:
-    """Run an attack and hold it to its postconditions. In eval mode it climbs the folded twin."""
-    from harness.folding import folded  # it needs torch itself, planning does not
-
-    twin = folded(model) if mode == "eval" else None
-    if twin is not None:
-        adversarial = attack(twin, x, y, generator=generator).detach()
-    else:
-        with frozen(model, mode):
-            adversarial = attack(model, x, y, generator=generator).detach()
-    if adversarial.shape != x.shape:
-        raise AssertionError(f"{attack.slug} changed the shape {x.shape} to {adversarial.shape}")
+    """Run an attack and hold it to its postconditions."""
+    with climbed(model, mode) as network:
+        adversarial = attack(network, x, y, generator=generator).detach()
     _check_budget(attack, x, adversarial)
     return adversarial
 
 
+def snapshots(
+    family: Sequence[PGD],
+    model: torch.nn.Module,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    generator: torch.Generator,
+) -> Iterator[torch.Tensor]:
+    """What `perturb` finds for each of a family, equal but for rising steps, by one run of the last."""
+    longest, wanted = family[-1], {attack.steps for attack in family}
+    with climbed(model) as network:
+        for steps, adversarial in enumerate(longest.iterates(network, x, y, generator), 1):
+            if steps in wanted:
+                _check_budget(longest, x, adversarial)
+                yield adversarial
+
+
 def _check_budget(attack: Attack, x: torch.Tensor, adversarial: torch.Tensor) -> None:
+    if adversarial.shape != x.shape:
+        raise AssertionError(f"{attack.slug} changed the shape {x.shape} to {adversarial.shape}")
     if not len(x):
         return
     difference = (adversarial - x).flatten(1)
     within = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for ball in attack.balls:
-        size = difference.norm(p=ORDERS[ball.norm], dim=1)
+        size = torch.linalg.vector_norm(difference, ORDERS[ball.norm], dim=1)
         within |= size <= ball.radius * (1 + _TOLERANCE) + _TOLERANCE
     # One answer, so that a GPU is asked to synchronise once; NaN fails it too.
     if not bool(within.all() & (adversarial.min() >= 0) & (adversarial.max() <= 1)):
@@ -229,6 +264,9 @@ class Passes:
     backward: int = 0
     forward_examples: int = 0
     backward_examples: int = 0
+
+    def __add__(self, other: Passes) -> Passes:
+        return Passes(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where to compute, and with how many threads."""
+"""Where to compute, in which layout, and with how many threads."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ def pick_device(wanted: str = "auto") -> torch.device:
         there = ", ".join(name for name, yes in available.items() if yes)
         raise expected(f"a device of this machine ({there})", wanted, "use --device auto")
     return torch.device(wanted)
+
+
+def placed(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
+    """On a device; on a CPU in channels_last, where convolutions were measured to be faster."""
+    on_cpu = device.type == "cpu"
+    layout = torch.channels_last if on_cpu else torch.contiguous_format
+    return model.to(device, memory_format=layout)  # type: ignore[call-overload]
 
 
 def limit_threads(threads: int) -> None:

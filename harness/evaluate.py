@@ -2,13 +2,17 @@
 
 Each probe is worked off batch by batch; a batch's record is written as soon as it is done, so a
 killed job loses at most one batch, and a second start computes only what is missing. The random
-stream of a batch depends on the probe and the batch alone, so the order of work changes nothing.
+stream of a batch depends on the probe and the batch alone, so the order of work changes nothing; PGDs
+that differ in their steps only share it, and one run: PGD20 is a snapshot of PGD100.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from harness import paths
-from harness.attacks import counting, perturb
+from harness.attacks import PGD, Passes, counting, perturb, snapshots
 from harness.augment import unit
 from harness.autoattack import listening
 from harness.checks import EXAMPLES, Check, inspect
 from harness.data import Images, load
-from harness.device import DEVICES, limit_threads, pick_device
+from harness.device import DEVICES, limit_threads, pick_device, placed
 from harness.errors import expected, run_command
 from harness.gradcam import gradcam
 from harness.identity import canonical, seed_from
@@ -55,16 +59,49 @@ def evaluate_batch(
             if probe.heat:
                 looked_at[standing] = attacked
             broken_by[standing[predicted[standing] != labels]] = number
+    record = _record(predicted, broken_by, passes, warnings)
+    return replace(record, heat=heat(model, looked_at, predicted)) if probe.heat else record
+
+
+def evaluate_family(
+    model: nn.Module, family: list[Probe], x: Tensor, y: Tensor, generator: torch.Generator
+) -> list[Record]:
+    """What `evaluate_batch` says of each probe, where PGDs of rising steps share the longest one's run.
+
+    Each record states the passes that its own attack would have made alone.
+    """
+    attacks = [probe.attack for probe in family if isinstance(probe.attack, PGD)]
+    if len(family) == 1:
+        return [evaluate_batch(model, family[0], x, y, generator)]
+    with counting(model) as passes, torch.no_grad():
+        natural = model(x).argmax(dim=1)
+        standing = (natural == y).nonzero().squeeze(1)
+        if not len(standing):
+            return [evaluate_batch(model, probe, x, y, generator) for probe in family]
+        rows, labels = x[standing], y[standing]
+        taken = [
+            (attacked, replace(passes))
+            for attacked in snapshots(attacks, model, rows, labels, generator=generator)
+        ]
+    records = []
+    for attacked, before in taken:
+        with counting(model) as last, torch.no_grad():
+            predicted, broken_by = natural.clone(), torch.where(natural == y, -1, -2)
+            predicted[standing] = model(attacked).argmax(dim=1)
+            broken_by[standing[predicted[standing] != labels]] = 0
+        records.append(_record(predicted, broken_by, before + last))
+    return records
+
+
+def _record(
+    predicted: Tensor, broken_by: Tensor, passes: Passes, warnings: Iterable[str] = ()
+) -> Record:
     return Record(
-        (predicted == y).cpu().numpy(),
+        (broken_by == -1).cpu().numpy(),
         predicted.cpu().numpy().astype(np.int16),
-        broken_by.cpu().numpy(),
-        passes.forward,
-        passes.backward,
-        passes.forward_examples,
-        passes.backward_examples,
-        tuple(sorted(warnings)),
-        heat(model, looked_at, predicted) if probe.heat else None,
+        broken_by.cpu().numpy().astype(np.int8),
+        **asdict(passes),
+        warnings=tuple(sorted(warnings)),
     )
 
 
@@ -92,28 +129,40 @@ def evaluate(
     for probe in evaluation.probes:
         if probe.dataset not in sets:
             sets[probe.dataset] = load(probe.dataset, "test")
-    records = {}
-    for number, probe in enumerate(evaluation.probes):
-        label = f"evaluate {evaluation.run}  {number + 1}/{len(evaluation.probes)} {probe.id}"
-        images = sets[probe.dataset].take(slice(probe.examples))
-        batches = range(0, len(images), probe.batch_size)
+    families: dict[str, list[Probe]] = defaultdict(list)
+    for probe in sorted(evaluation.probes, key=lambda p: getattr(p.attack, "steps", 0)):
+        families[probe.id if probe.heat else probe.family].append(
+            probe
+        )  # maps take a run of their own
+    records: dict[str, Record] = {}
+    for number, family in enumerate(families.values()):
+        one = family[0]
+        names = " ".join(probe.id for probe in family)
+        images = sets[one.dataset].take(slice(one.examples))
+        batches = range(0, len(images), one.batch_size)
+        label = f"evaluate {evaluation.run}  {number + 1}/{len(families)} {names}"
         progress = Progress(label, len(batches))
         stamp = {"weights": weights, "images": images.source}
-        shards = []
+        shards: dict[str, list[Record]] = defaultdict(list)
         for count, first in enumerate(batches):
-            path = paths.shard(results, evaluation.run, probe.id, count)
-            record = read_shard(path, stamp) if path.exists() else None
-            if record is None:
-                rows = images.take(slice(first, first + probe.batch_size))
+            files = {p.id: paths.shard(results, evaluation.run, p.id, count) for p in family}
+            found = {i: read_shard(file, stamp) for i, file in files.items() if file.exists()}
+            done = {i: record for i, record in found.items() if record is not None}
+            missing = [probe for probe in family if probe.id not in done]
+            if missing:
+                rows = images.take(slice(first, first + one.batch_size))
                 x = unit(torch.from_numpy(np.ascontiguousarray(rows.x)).to(device))
                 y = torch.from_numpy(rows.y).to(device)
-                seed = seed_from(probe.seed, probe.id, count)
+                seed = seed_from(one.seed, one.family, count)
                 generator = torch.Generator(device).manual_seed(seed)
-                record = evaluate_batch(model, probe, x, y, generator)
-                write_shard(path, record, stamp)
-            shards.append(record)
+                made = evaluate_family(model, missing, x, y, generator)
+                for probe, record in zip(missing, made, strict=True):
+                    write_shard(files[probe.id], record, stamp)
+                    done[probe.id] = record
+            for probe in family:
+                shards[probe.id].append(done[probe.id])
             progress.update(count + 1)
-        records[probe.id] = joined(shards)
+        records |= {probe_id: joined(own) for probe_id, own in shards.items()}
     about = {
         "run": evaluation.run,
         "checks": [check.as_json() for check in checked(model, evaluation, sets, device)],
@@ -172,11 +221,9 @@ def main() -> None:
         raise expected(
             "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
         )
-    model = load_model(options.results, run.id).to(device)
-    about = description(options.results, run.id)
-    trained = {key: about[key] for key in ("seconds", "device", "threads")}
-    wanted = plan.evaluations[run.id]
-    evaluate(wanted, model, about["sha256"], options.results, device, trained)
+    model = placed(load_model(options.results, run.id), device)
+    weights = checksum(options.results, run.id)
+    evaluate(plan.evaluations[run.id], model, weights, options.results, device)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 In eval mode BatchNorm is an affine map per channel. Where it follows a convolution it is folded into
 that convolution's weight and bias; elsewhere (pre-activation blocks) it becomes one multiply-add. None
-of the twin's tensors wants a gradient. On a CPU it works in channels_last, measured faster there for
-every network of ours; on other devices that was never measured, and the layout stays.
+of the twin's tensors wants a gradient. On a CPU it works in channels_last.
 
 Which layers form pairs is what a network says of itself (`FOLDS` in harness/models.py). A network that
 says nothing is attacked as it is: folding is an optimisation, never a requirement. Rounding differs in
@@ -18,6 +17,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+
+from harness.device import placed
 
 
 def folded(model: nn.Module) -> nn.Module | None:
@@ -87,7 +88,7 @@ class Twin:
 
     def __init__(self, model: nn.Module) -> None:
         self.layers, self.home = list(model.modules())[1:], _home(model)
-        network: Any = copy.deepcopy(model).requires_grad_(False).eval()
+        network = copy.deepcopy(model).requires_grad_(False).eval()
         norms = {n: m for n, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)}
         convs, own_convs = _pairs(model), _pairs(network)
         ordered = sorted(norms, key=lambda name: name not in convs)  # those with a pair first
@@ -106,8 +107,8 @@ class Twin:
         self.others = [(module, network.get_submodule(name)) for name, module in rest]
         # Whoever counts passes of the model counts the twin's too.
         network._forward_hooks = model._forward_hooks
+        placed(network, self.home[0])
         if self.home[0].type == "cpu":
-            network.to(memory_format=torch.channels_last)
             network.register_forward_pre_hook(lambda _, inputs: ChannelsLast.apply(*inputs))
         self.network = network
 

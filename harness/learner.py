@@ -79,7 +79,9 @@ class Optim:
             raise expected("a learning rate above 0", f"lr = {self.lr}", "write lr: 0.01")
 
     def start(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        device = next(model.parameters()).device.type
         settings: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay}
+        settings["fused"] = device in ("cpu", "cuda")  # one call for all tensors: half the time
         if self.algorithm == "adam":
             return torch.optim.Adam(model.parameters(), **settings)
         return torch.optim.SGD(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -105,12 +105,19 @@ class Probe:
     corruptions: int | None = None  # the generator's revision, for sets that we may have made
     heat: bool | None = None  # keep Grad-CAM maps of the predictions too
 
-    REVISION: ClassVar[int] = 1
+    REVISION: ClassVar[int] = 2  # 2: PGDs of any number of steps start from the same noise
 
     @cached_property
     def id(self) -> str:
         attack = "natural" if self.attack is None else self.attack.slug
         return f"{self.dataset.replace('/', '_')}-{attack}-{fingerprint(self)}"
+
+    @cached_property
+    def family(self) -> str:
+        """What it shares its random numbers with: PGD of fewer steps is the same run, cut short."""
+        if isinstance(self.attack, PGD):
+            return replace(self, attack=replace(self.attack, steps=1), heat=None).id
+        return self.id
 
 
 @dataclass(frozen=True)

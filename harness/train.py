@@ -25,7 +25,7 @@ from harness.augment import augmented, unit
 from harness.contracts import Batch, Clock, Lab, Training
 from harness.data import load
 from harness.data.sets import SETS
-from harness.device import DEVICES, limit_threads, pick_device
+from harness.device import DEVICES, limit_threads, pick_device, placed
 from harness.errors import UserError, run_command
 from harness.files import read_sealed, sha256, write_sealed, write_whole
 from harness.identity import canonical, seed_from
@@ -80,8 +80,10 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
     entry = SETS[run.dataset]
     seed = seed_from(run.seed, "weights")
     return Lab(
-        new_model=lambda: new_model(run.network, entry.channels, entry.classes, seed).to(device),
-        parents=tuple(load_model(results, parent).to(device) for parent in run.parents),
+        new_model=lambda: placed(
+            new_model(run.network, entry.channels, entry.classes, seed), device
+        ),
+        parents=tuple(placed(load_model(results, parent), device) for parent in run.parents),
         num_classes=entry.classes,
         generator=lambda role: seeded(device, run.seed, role),
         device=device,

@@ -429,7 +429,7 @@ def test_rmc_gradient_from_autograd(curve, batch):
     expected = torch.autograd.grad(ce(logits, batch.y).mean() + decay, w)
     training.step(batch, Clock(0, 0, 4, 3))
     for parameter, gradient in zip(training.bend, expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-5)
 
 
 def test_rmc_deploys_the_best_worst_norm_point(curve, monkeypatch):

@@ -2,18 +2,21 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, command, run_of
+from conftest import ROOT, command, generator, run_of
 from safetensors.torch import save_file
 
 from harness import paths
-from harness.attacks import PGD
+from harness.attacks import PGD, perturb, snapshots
+from harness.augment import unit
 from harness.cells import value
+from harness.data import load
 from harness.errors import UserError
-from harness.evaluate import evaluate, evaluate_batch
+from harness.evaluate import evaluate, evaluate_batch, evaluate_family
 from harness.plan import Plan
 from harness.records import read_records, read_shard
 from harness.runs import EvalRun, Probe
@@ -62,6 +65,50 @@ def test_records(trained, plan):
         about["probes"][plan.columns.probe("PGD20", "digits").id]["attack"]["ball"]["eps"]
         == "12/85"
     )
+
+
+@pytest.mark.parametrize("start", ["uniform", "normal"])
+@pytest.mark.parametrize("changes", [{}, {"momentum": 1.0}, {"loss": "kl"}], ids=str)
+def test_a_snapshot_is_what_the_shorter_attack_finds_alone(trained, plan, start, changes):
+    results, evaluation = trained
+    model, images = load_model(results, evaluation.run), load("digits", "test").take(slice(40))
+    x, y = unit(torch.from_numpy(images.x)), torch.from_numpy(images.y)
+    attack = replace(plan.columns.probe("PGD20", "digits").attack, start=start, **changes)
+    family = [Probe("digits", 40, replace(attack, steps=n), 40) for n in (1, 20, 100)]
+    assert len({probe.family for probe in family}) == 1
+    together = evaluate_family(model, family, x, y, generator(5))
+    for probe, record in zip(family, together, strict=True):
+        alone = evaluate_batch(model, probe, x, y, generator(5))
+        assert record.backward == probe.attack.steps
+        for name, wanted in asdict(alone).items():
+            assert np.array_equal(getattr(record, name), wanted), name
+    images = [perturb(probe.attack, model, x, y, generator=generator(5)) for probe in family]
+    taken = snapshots([p.attack for p in family], model, x, y, generator=generator(5))
+    assert all(torch.equal(one, other) for one, other in zip(images, taken, strict=True))
+
+
+def test_only_steps_make_a_family(plan):
+    twenty, hundred = (plan.columns.probe(name, "digits") for name in ("PGD20", "PGD100"))
+    assert twenty.family == hundred.family
+    assert twenty.id != hundred.id
+    others = [plan.columns.probe(c, "digits") for c in ("NAT", "MIM", "CW", "PGD20_2", "APGD_ce")]
+    others += [replace(twenty, **change) for change in ({"seed": 1}, {"batch_size": 7})]
+    assert len({twenty.family, *(probe.family for probe in others)}) == len(others) + 1
+
+
+def test_a_probe_finds_the_same_in_any_company(trained, tmp_path):
+    """PGD20 computed with PGD100, alone, or after PGD100's shards are there already."""
+    results, evaluation = trained
+    evaluated(evaluation, results)
+    both, _ = records_of(results, evaluation)
+    shutil.copytree(results / "models", tmp_path / "models")
+    pgd = [p for p in evaluation.probes if p.attack and p.attack.slug.startswith("pgd")]
+    for probe in pgd:
+        evaluated(EvalRun(evaluation.run, (probe,)), tmp_path)
+        records, _ = records_of(tmp_path, EvalRun(evaluation.run, (probe,)))
+        assert asdict(records[probe.id]).keys() == asdict(both[probe.id]).keys()
+        for name, wanted in asdict(both[probe.id]).items():
+            assert np.array_equal(getattr(records[probe.id], name), wanted), name
 
 
 def test_killed_anywhere_it_continues_to_the_same_records(trained):
