@@ -49,6 +49,11 @@ def sets_probed(run):
     return sorted({probe.dataset.partition("/")[0] for probe in probes})
 
 
+def processes(run):
+    """How many processes train a run side by side; each gets the scale's threads."""
+    return plan(scale_of(run)).runs[run].processes
+
+
 def artefact(scale, name):
     try:
         return plan(scale).artefact(name)
