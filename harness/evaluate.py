@@ -26,6 +26,7 @@ from harness.errors import expected, run_command
 from harness.identity import canonical, seed_from
 from harness.plan import Plan
 from harness.progress import Progress
+from harness.provenance import cpu_seconds
 from harness.records import Record, joined, read_shard, write_records, write_shard
 from harness.runs import EvalRun, Probe
 from harness.store import checksum, load_model
@@ -101,6 +102,7 @@ def evaluate(
         "probes": {probe.id: canonical(probe) for probe in evaluation.probes},
         "sources": {name: images.source for name, images in sets.items()},
         "seconds": round(time.monotonic() - began, 2),
+        "cpu_seconds": cpu_seconds(),
     }
     write_records(paths.records(results, evaluation.id), records, about)
 

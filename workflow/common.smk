@@ -10,6 +10,7 @@ from harness import paths
 from harness.config import CONFIG, scales
 from harness.errors import UserError
 from harness.plan import Plan
+from harness.zygote import launch
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
@@ -67,6 +68,10 @@ def record_files(scale, name):
         str(paths.records(RESULTS, plan(scale).evaluations[run].id))
         for run in wanted.runs
     ]
+
+
+onstart:
+    launch()  # one process imports torch; train and evaluate are forked from it
 
 
 plan(SCALE)  # so that a bad config is reported before anything else

@@ -25,5 +25,5 @@ rule train:
         device=DEVICE,
         scale=lambda wildcards: scale_of(wildcards.run),
     shell:
-        "{params.python} -m harness.train --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
+        "{params.python} -m harness.start train --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
         "--threads {params.threads} --device {params.device} > {log} 2>&1"
