@@ -16,6 +16,8 @@ a'), each learner's `average`, and the learners' eps, step and schedule.
 Certain: the updates of Algorithm 1 and 2, t' = 75, c = 5, a' = 0.999, gamma = (1, 1, 1, 0), b = 0.5.
 Guesses: where neither text nor code says, optimizer momentum survives a redistribution, and a learner's
 own weight average is overwritten too (else it would pull the mixture back to before it).
+
+`parallel` runs each learner in a process of its own (generalist/parallel.py): the same weights, sooner.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from generalist.gamma import check_gamma, check_shares, weights_at
 from harness.contracts import Batch, Clock, Lab
 from harness.errors import expected, unknown
 from harness.lazy import torch
-from harness.learner import Average, Single
+from harness.learner import Average, Learner, Single
 from harness.weights import copy_into, mix_into
 
 REDISTRIBUTIONS = ("once", "every_minibatch")
@@ -45,8 +47,8 @@ class Generalist:
     c: Fraction = Fraction(5, 120)  # a share of the epochs
     average: Average = field(default_factory=Average)  # a'; decay 0 is "without EMA"
     redistribution: str = "once"  # per period, or after every minibatch of that epoch (released)
-    parallel: bool | None = None  # one process per learner
     shared_lr: bool = False  # every learner steps with the first one's learning rate (released)
+    parallel: bool | None = None  # one process per learner
 
     REVISION: ClassVar[int] = 1
 
@@ -76,7 +78,15 @@ class Generalist:
         letter = {2: "d", 3: "t"}.get(len(tasks), f"{len(tasks)}way")
         return "_".join(["generalist", letter, *known, *others])
 
+    @property
+    def processes(self) -> int:
+        return len(self.learners) if self.parallel else 1
+
     def start(self, lab: Lab) -> GeneralistTraining:
+        if self.parallel:
+            from generalist.parallel import ParallelTraining
+
+            return ParallelTraining(self, lab)
         return GeneralistTraining(self, lab)
 
     def weights_at(self, clock: Clock) -> tuple[float, ...]:
@@ -98,36 +108,37 @@ class GeneralistTraining:
 
     def __init__(self, generalist: Generalist, lab: Lab) -> None:
         self.generalist = generalist
-        # A random stream per learner: the draws do not depend on who goes first.
-        self.learners = [
-            single.start(lab, f"learner{number}")
-            for number, single in enumerate(generalist.learners)
-        ]
+        self.learners = self._start(lab)
         self.theta_g = lab.new_model()
 
     def networks(self) -> dict[str, torch.nn.Module]:
         """The learners, as they enter the mixture."""
-        return {learner.single.slug: learner.deployed() for learner in self.learners}
+        slugs = [single.slug for single in self.generalist.learners]
+        return dict(zip(slugs, (own.deployed() for own in self.learners), strict=True))
+
+    def _start(self, lab: Lab) -> list[Any]:
+        return [single.start(lab, role(n)) for n, single in enumerate(self.generalist.learners)]
 
     def step(self, batch: Batch, clock: Clock) -> Mapping[str, float]:
-        lr = self.learners[0].single.optim.lr_at(clock) if self.generalist.shared_lr else None
-        losses = {
-            f"loss_{learner.single.slug}": learner.step(batch, clock, lr)["loss"]
-            for learner in self.learners
-        }
+        singles = self.generalist.learners
+        lr = singles[0].optim.lr_at(clock) if self.generalist.shared_lr else None
+        losses = self._losses(batch, clock, lr)
         weights = self.generalist.weights_at(clock)
         sources = [learner.deployed() for learner in self.learners]
         mix_into(self.theta_g, sources, weights, self.generalist.average.decay_at(clock.steps_done))
         if self.generalist.redistributes_after(clock):
             self._redistribute()
-        slugs = [learner.single.slug for learner in self.learners]
-        return losses | {f"gamma_{slug}": w for slug, w in zip(slugs, weights, strict=True)}
+        names = [single.slug for single in singles]
+        told = {f"loss_{name}": loss for name, loss in zip(names, losses, strict=True)}
+        return told | {f"gamma_{name}": share for name, share in zip(names, weights, strict=True)}
+
+    def _losses(self, batch: Batch, clock: Clock, lr: float | None) -> list[float]:
+        """One step of every learner."""
+        return [learner.step(batch, clock, lr)["loss"] for learner in self.learners]
 
     def _redistribute(self) -> None:
         for learner in self.learners:
-            copy_into(learner.model, self.theta_g)
-            if learner.averaged is not None:
-                copy_into(learner.averaged, self.theta_g)
+            overwrite(learner, self.theta_g)
 
     def deployed(self) -> torch.nn.Module:
         return self.theta_g
@@ -142,3 +153,14 @@ class GeneralistTraining:
         for learner, own in zip(self.learners, state["learners"], strict=True):
             learner.load_state_dict(own)
         self.theta_g.load_state_dict(state["global"])
+
+
+def role(number: int) -> str:
+    """A random stream per learner: the draws do not depend on who goes first, or where."""
+    return f"learner{number}"
+
+
+def overwrite(learner: Learner, theta_g: torch.nn.Module) -> None:
+    copy_into(learner.model, theta_g)
+    if learner.averaged is not None:
+        copy_into(learner.averaged, theta_g)

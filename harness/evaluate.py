@@ -32,6 +32,7 @@ from harness.gradcam import gradcam
 from harness.identity import canonical, seed_from
 from harness.plan import Plan
 from harness.progress import Progress
+from harness.provenance import cpu_seconds
 from harness.records import Record, joined, read_shard, write_records, write_shard
 from harness.runs import EvalRun, Probe
 from harness.store import description, load_model
@@ -169,6 +170,7 @@ def evaluate(
         "probes": {probe.id: canonical(probe) for probe in evaluation.probes},
         "sources": {name: images.source for name, images in sets.items()},
         "seconds": round(time.monotonic() - began, 2),
+        "cpu_seconds": cpu_seconds(),
         "trained": trained,
     }
     plain = {
@@ -222,8 +224,10 @@ def main() -> None:
             "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
         )
     model = placed(load_model(options.results, run.id), device)
-    weights = checksum(options.results, run.id)
-    evaluate(plan.evaluations[run.id], model, weights, options.results, device)
+    about = description(options.results, run.id)
+    trained = {key: about[key] for key in ("seconds", "device", "threads")}
+    wanted = plan.evaluations[run.id]
+    evaluate(wanted, model, about["sha256"], options.results, device, trained)
 
 
 if __name__ == "__main__":

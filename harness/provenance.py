@@ -1,9 +1,10 @@
-"""Where a result was made: commit, package versions, hardware. Torch-free."""
+"""Where a result was made, and its cost: commit, package versions, hardware, CPU time. Torch-free."""
 
 from __future__ import annotations
 
 import os
 import platform
+import resource
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,6 +24,12 @@ def provenance() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": platform.system(),
     }
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of those that it started and saw end."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return round(sum(usage.ru_utime + usage.ru_stime for usage in used), 2)
 
 
 def _version(package: str) -> str:

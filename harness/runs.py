@@ -89,6 +89,11 @@ class TrainRun:
         where = f"{self.dataset}-{self.network}-{self.method.slug}-s{self.seed}"
         return f"{where}-{fingerprint(self)}"
 
+    @property
+    def processes(self) -> int:
+        """How many processes train it side by side; a method may say so, most need one."""
+        return getattr(self.method, "processes", 1)
+
 
 @dataclass(frozen=True)
 class Probe:

@@ -32,7 +32,7 @@ from harness.identity import canonical, seed_from
 from harness.models import new_model
 from harness.plan import Plan
 from harness.progress import Progress
-from harness.provenance import provenance
+from harness.provenance import cpu_seconds, provenance
 from harness.records import write_arrays
 from harness.runs import TrainRun
 from harness.store import load_model
@@ -145,18 +145,19 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
     batches, lab = Batches(run, device), make_lab(run, results, device)
     training, selector, watcher = run.method.start(lab), Selector(run, lab), Watcher(run, lab)
     history: list[dict[str, float]] = []
-    first_epoch, seconds = 0, 0.0
+    first_epoch, before = 0, {"seconds": 0.0, "cpu_seconds": 0.0}
     checkpoint = paths.checkpoint(results, run.id)
     state = read_checkpoint(checkpoint, run, device)
     if state is not None:
         training.load_state_dict(state["training"])
         selector.best, history = state["best"], state["history"]
-        first_epoch, seconds, watcher.images = (
-            state["epoch"],
-            state["seconds"],
-            state.get("images", {}),
-        )
+        watcher.images = state.get("images", {})
+        first_epoch, before = state["epoch"], {name: state.get(name, 0.0) for name in before}
         print(f"continuing {run.id} after epoch {first_epoch}", flush=True)
+
+    def spent() -> dict[str, float]:
+        now = {"seconds": time.monotonic() - began, "cpu_seconds": cpu_seconds()}
+        return {name: round(before[name] + value, 2) for name, value in now.items()}
 
     epochs, steps = run.recipe.epochs, batches.steps_per_epoch
     progress = Progress(f"train {run.id}", epochs * steps, first_epoch * steps)
@@ -174,27 +175,27 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
         judged = selector.judge(training.deployed(), epoch)
         history.append({"epoch": epoch + 1, **sums, **judged, **watcher.look(training, epoch)})
         if epoch + 1 < epochs:
-            elapsed = seconds + time.monotonic() - began
             position = {"epoch": epoch + 1, "best": selector.best, "history": history}
             position["images"] = watcher.images
-            save_checkpoint(checkpoint, run, training, {**position, "seconds": elapsed})
+            save_checkpoint(checkpoint, run, training, position | spent())
 
     kept = {name: images.numpy() for name, images in watcher.images.items()}
     write_arrays(paths.trace(results, run.id), kept)
-    deploy(run, results, training, selector, history, seconds + time.monotonic() - began)
+    last = training.deployed().state_dict()
+    del training  # processes that it may have started end here, so that their time counts
+    deploy(run, results, last, selector, history, spent())
     checkpoint.unlink(missing_ok=True)
 
 
 def deploy(
     run: TrainRun,
     results: Path,
-    training: Training,
+    last: dict[str, Tensor],
     selector: Selector,
     history: list[dict[str, float]],
-    seconds: float,
+    spent: dict[str, float],
 ) -> None:
     """Write the model, its history and its description; the model comes last."""
-    last = training.deployed().state_dict()
     chosen, epoch = selector.best["model"], selector.best["epoch"]
     if chosen is None:  # selection is `last`, or no epoch passed the gate
         chosen, epoch = last, run.recipe.epochs - 1
@@ -204,7 +205,7 @@ def deploy(
         "run": canonical(run),
         "deployed_epoch": epoch + 1,
         "sha256": sha256(weights),
-        "seconds": round(seconds, 2),
+        **spent,
         "threads": torch.get_num_threads(),
         "device": device_name(selector.judges.x.device),
         "made": provenance(),

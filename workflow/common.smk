@@ -11,6 +11,7 @@ from harness.config import CONFIG, ROOT, scales
 from harness.entries import entries
 from harness.errors import UserError
 from harness.plan import Plan
+from harness.zygote import launch
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
@@ -63,6 +64,11 @@ def claim_records(scale):
     return records_of(scale, runs(plan(scale), read(plan(scale))))
 
 
+def processes(run):
+    """How many processes train a run side by side; each gets the scale's threads."""
+    return plan(scale_of(run)).runs[run].processes
+
+
 def artefact(scale, name):
     try:
         return plan(scale).artefact(name)
@@ -87,6 +93,10 @@ def artefact_files(scale, name):
     wanted = artefact(scale, name)
     stem = f"reports/{scale}/{wanted.folder}/{name}"
     return [stem + suffix for suffix in wanted.suffixes]
+
+
+onstart:
+    launch()  # one process imports torch; train and evaluate are forked from it
 
 
 # Planned here so that a bad config is reported before anything else.

@@ -18,12 +18,13 @@ rule train:
         "results/benchmarks/train/{run}.tsv"
     conda:
         "../../environment.yml"
-    threads: plan(SCALE).scale["threads"]
+    threads: lambda wildcards: plan(SCALE).scale["threads"] * processes(wildcards.run)
     params:
+        threads=lambda wildcards, threads: max(1, threads // processes(wildcards.run)),
         python=PYTHON,
         grid=GRID,
         device=DEVICE,
         scale=lambda wildcards: scale_of(wildcards.run),
     shell:
-        "{params.python} -m harness.train --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
-        "--threads {threads} --device {params.device} > {log} 2>&1"
+        "{params.python} -m harness.start train --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
+        "--threads {params.threads} --device {params.device} > {log} 2>&1"

@@ -1,0 +1,58 @@
+"""Start a command soon: `python -m harness.start train --run ID` is `python -m harness.train --run ID`.
+
+Below a Snakemake that keeps a zygote (harness/zygote.py) the command runs in a process forked from it,
+which has torch already; this one passes on its words, folder, environment and open files, waits, and
+ends with the same exit code. If this one is killed, so is the other. Where no zygote answers (another
+machine or control group, a plain command line) the command runs right here, with the same result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import socket
+import sys
+from pathlib import Path
+
+ADDRESS = "GENERALIST_ZYGOTE"
+STARTED = b"s"
+
+
+def control_group() -> str:
+    """A batch system's limits and devices belong to this: a job must not slip out of it."""
+    try:
+        return Path("/proc/self/cgroup").read_text()
+    except OSError:
+        return ""
+
+
+def started(line: socket.socket, address: str) -> bool:
+    request = {"words": sys.argv[1:], "folder": os.getcwd(), "control_group": control_group()}
+    content = json.dumps({**request, "environment": dict(os.environ)}).encode()
+    try:
+        line.connect(address)
+        socket.send_fds(line, [len(content).to_bytes(8, "big")], [0, 1, 2])
+        line.sendall(content)
+        return line.recv(1) == STARTED
+    except OSError:
+        return False
+
+
+def main() -> None:
+    with socket.socket(socket.AF_UNIX) as line:
+        if started(line, os.environ.get(ADDRESS, "")):
+            code = line.recv(1)
+            if not code:
+                print(
+                    f"error: expected {sys.argv[1]} to end by itself, found that it was killed; see "
+                    "that the memory suffices and start again.",
+                    file=sys.stderr,
+                )
+            sys.exit(code[0] if code else 1)
+    del sys.argv[0]
+    runpy.run_module(f"harness.{sys.argv[0]}", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
