@@ -25,6 +25,12 @@ class MissingError(Exception):
     """A number that is not there; the message says why, or what to build."""
 
 
+def named(plan: Plan, method: str) -> str:
+    """A row's label; of a variant the method's own, and what varies."""
+    base, *variant = method.split("~")
+    return ", ".join([plan.label(base), *variant])
+
+
 def described(
     plan: Plan,
     comparison: Comparison,
@@ -35,9 +41,10 @@ def described(
 ) -> Outcome:
     """A comparison in words: both numbers, their difference, its interval. All in percent."""
     number, rival = comparison.one, comparison.other
-    text = f"{number.column}, {number.dataset}, {number.network}: {plan.label(number.method)} {one:.2f}"
+    text = f"{number.column}, {number.dataset}, {number.network}: "
+    text += f"{named(plan, number.method)} {one:.2f}"
     if isinstance(rival, Number):
-        text += f" against {other:.2f} ({plan.label(rival.method)}), difference {one - other:+.2f}"
+        text += f" against {other:.2f} ({named(plan, rival.method)}), difference {one - other:+.2f}"
         text += f" [{test.low:+.2f}, {test.high:+.2f}]" if test else ""
     else:
         text += f" [{test.low + other:.2f}, {test.high + other:.2f}]" if test else ""

@@ -89,8 +89,9 @@ def _two_way(differences: np.ndarray) -> Difference:
     if seeds > 1:
         parts.append((float(differences.mean(axis=1).var(ddof=1)) / seeds, seeds - 1))
     variance = sum(part for part, _ in parts)
-    if variance == 0:
-        return Difference(mean, mean, mean, 1.0 if mean == 0 else 0.0)
+    if variance == 0:  # all images alike: the rule of three, and a sign test
+        p = 1.0 if mean == 0 else 2.0 ** (1 - n)
+        return Difference(mean, mean - 3 / n, mean + 3 / n, p)
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
     p = 2 * float(stdtr(freedom, -abs(mean) / math.sqrt(variance)))

@@ -147,7 +147,7 @@ def _told(
     weakest = min((c for c in deciding if truth[c] is true), key=lambda c: found[c].gain)
     counts = [
         f"{sum(truth[c] is value for c in deciding)} {word}"
-        for value, word in ((True, "hold"), (False, "fail"), (None, "undecided"))
+        for value, word in ((True, "true"), (False, "false"), (None, "open"))
         if any(truth[c] is value for c in deciding)
     ]
     return f"{told(weakest)} (of {len(deciding)} comparisons {', '.join(counts)})"

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import yaml
-from conftest import command
+from conftest import ROOT, command
 
 from harness import paths
 from harness.build import registry
@@ -167,3 +167,19 @@ def test_the_command(small, tmp_path):
     assert done.returncode == 0, done.stderr
     assert f"{len(entries(small))} files" in done.stdout
     assert (tmp_path / "reports" / "ci" / "robustbench" / f"{AT}.json").exists()
+
+
+def test_the_workflow_makes_entries_and_claims_from_records(small, tmp_path):
+    store(small, tmp_path / "results", [])
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(yaml.safe_dump(dict(small.grid)))
+    profile = ["--workflow-profile", str(ROOT / "profiles" / "default")]
+    words = ["--snakefile", str(ROOT / "Snakefile"), *profile, "--cores", "1"]
+    words += ["claims", "robustbench", "--config", "scale=ci", f"grid={grid}"]
+    done = command("snakemake", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (tmp_path / "results" / "models").exists()  # nothing was trained
+    report = tmp_path / "reports" / "ci"
+    assert "only_89_46" in (report / "claims.csv").read_text()
+    assert (report / "claims.md").exists()
+    assert len(list((report / "robustbench").glob("*.json"))) == len(entries(small))

@@ -64,6 +64,14 @@ def test_means_are_a_paired_t_test():
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
 
 
+def test_means_that_never_differ_still_have_an_interval():
+    values = np.random.default_rng(7).random((1, 60))
+    found = paired(values, values)
+    assert (found.mean, found.p) == (0, 1)
+    assert (found.low, found.high) == pytest.approx((-0.05, 0.05))  # the rule of three
+    assert paired(values + 0.1, values).p < 1e-9
+
+
 def test_seeds_that_disagree_widen_the_interval():
     generator = np.random.default_rng(3)
     image = generator.normal(0.1, 0.2, 500)
