@@ -143,6 +143,7 @@ def test_words_sort_and_only_one_column_is_sorted(opened):
 
 
 def test_every_figure_is_visible(opened):
+    opened.value("Promise.all([...document.images].map(image => image.decode()))")
     found = opened.value(
         "[...document.images].map(i => [i.naturalWidth, i.offsetWidth, i.alt, i.complete])"
     )
