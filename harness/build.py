@@ -13,6 +13,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from harness.attacks import Threat
@@ -24,6 +25,9 @@ from harness.learner import Optim, Single
 
 DEFAULT_PRESET = "text"
 _SINGLE = "single"  # in presets and scales: the fields that all one-objective methods share
+
+
+_hints = cache(typing.get_type_hints)  # resolving annotations is most of the cost of planning
 
 
 def registry(address: str) -> dict[str, type]:
@@ -97,7 +101,7 @@ class Builder:
         return self._dataclass(Single, {**single, "objective": objective}, where, preset)
 
     def _dataclass(self, cls: type, entry: Mapping[str, Any], where: str, preset: str) -> Any:
-        hints = typing.get_type_hints(cls)
+        hints = _hints(cls)
         known = {f.name: f for f in fields(cls)}
         values = {}
         for key, value in entry.items():

@@ -30,7 +30,7 @@ from harness.device import DEVICES, limit_threads, pick_device, placed
 from harness.errors import expected, run_command
 from harness.gradcam import gradcam
 from harness.identity import canonical, seed_from
-from harness.plan import Plan
+from harness.plan import planned
 from harness.progress import Progress
 from harness.provenance import cpu_seconds
 from harness.records import Record, joined, read_shard, write_records, write_shard
@@ -217,7 +217,7 @@ def main() -> None:
 
         evaluate_external(options, device)
         return
-    plan = Plan.read(options.scale or "smoke", options.grid)
+    plan = planned(options.scale or "smoke", options.grid)
     run = plan.run(options.run)
     if run.id not in plan.evaluations:
         raise expected(

@@ -25,7 +25,7 @@ from harness.data import load
 from harness.errors import UserError, expected
 from harness.evaluate import evaluate
 from harness.files import sha256, write_whole
-from harness.page import environment
+from harness.page.render import environment
 from harness.plan import Plan
 from harness.provenance import provenance
 from harness.records import Record, read_records

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,7 @@ class Plan:
     def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any], name: str) -> None:
         self.grid, self.scale, self.name = grid, scale, name
         self.runs: dict[str, TrainRun] = {}
+        self._trained: dict[tuple, TrainRun] = {}  # by the names that ask for it
         self._probes: dict[str, dict[str, Probe]] = {}  # run -> its probes
         self._formulas: dict[Any, tuple[Formula, list[Probe]]] = {}
         self._entries = dict(grid["methods"])  # and the variants of them that artefacts ask for
@@ -165,6 +166,14 @@ class Plan:
     ) -> TrainRun:
         """The run that trains a grid's method; its parents are planned along with it."""
         dataset, network = self.dataset(dataset), self.network(network)
+        key = (slug, dataset, network, seed, watch is not None)
+        if key not in self._trained:
+            self._trained[key] = self._train_run(slug, dataset, network, seed, watch)
+        return self._trained[key]
+
+    def _train_run(
+        self, slug: str, dataset: str, network: str, seed: int, watch: Mapping[str, int] | None
+    ) -> TrainRun:
         builder = self._builder(dataset, network)
         method = builder.method(slug)
         entry = builder.entry(slug)
@@ -288,6 +297,9 @@ class Plan:
                 formula = Formula("probe", (probes[0].id,))
             self._formulas[key] = formula, probes
         return self._formulas[key]
+
+
+planned = cache(Plan.read)  # for commands: a zygote plans once for all its jobs
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from harness.errors import UserError, run_command
 from harness.files import read_sealed, sha256, write_sealed, write_whole
 from harness.identity import canonical, seed_from
 from harness.models import new_model
-from harness.plan import Plan
+from harness.plan import planned
 from harness.progress import Progress
 from harness.provenance import cpu_seconds, provenance
 from harness.records import write_arrays
@@ -249,7 +249,7 @@ def main() -> None:
         "--rehearse", type=int, metavar="N", help="N steps only; nothing is written"
     )
     options = parser.parse_args()
-    run = Plan.read(options.scale, options.grid).run(options.run)
+    run = planned(options.scale, options.grid).run(options.run)
     limit_threads(options.threads)
     device = pick_device(options.device)
     if options.rehearse:

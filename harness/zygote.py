@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from harness.errors import run_command
+from harness.plan import planned
 from harness.start import ADDRESS, STARTED, control_group
 
 # The last ones are what torch's optimizers and AutoAttack import on first use.
@@ -36,8 +37,8 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 _launched: list[subprocess.Popen] = []  # their pipes stay open as long as this process lives
 
 
-def launch() -> None:
-    """Make a zygote for the jobs that this process starts."""
+def launch(scale: str, grid: str) -> None:
+    """Make a zygote for the jobs that this process starts, most of them of that scale."""
     if sys.platform != "linux":
         return
     address = Path(tempfile.mkdtemp(prefix="generalist-")) / "zygote"  # a folder of the user's own
@@ -46,7 +47,7 @@ def launch() -> None:
         listener.listen(1024)
         _launched.append(
             subprocess.Popen(
-                [sys.executable, "-m", "harness.zygote", str(listener.fileno())],
+                [sys.executable, "-m", "harness.zygote", str(listener.fileno()), scale, grid],
                 stdin=subprocess.PIPE,
                 pass_fds=[listener.fileno()],
                 start_new_session=True,  # Ctrl-C is for the jobs
@@ -56,13 +57,14 @@ def launch() -> None:
     os.environ[ADDRESS] = str(address)
 
 
-def serve(listener: socket.socket) -> None:
+def serve(listener: socket.socket, scale: str, grid: str) -> None:
     imported = False
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the jobs: their clients do
     while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
         if not imported:
             for name in IMPORTS:
                 importlib.import_module(name)
+            planned(scale, Path(grid))
             if len(os.listdir("/proc/self/task")) > 1:
                 return
             gc.freeze()  # so that the forks' pages stay shared
@@ -114,6 +116,6 @@ def end_with(line: socket.socket) -> None:
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as own:
         try:
-            serve(own)
+            serve(own, *sys.argv[2:])
         finally:
             shutil.rmtree(Path(own.getsockname()).parent, ignore_errors=True)

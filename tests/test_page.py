@@ -11,10 +11,11 @@ from browser import Browser, chromium
 from conftest import ARTEFACT
 
 from harness.external import write_report
-from harness.page import duration, span, symbols, write_page
-from harness.page_runs import config_text
+from harness.page.__main__ import write_page
+from harness.page.render import duration, span, symbols
+from harness.page.runs import config_text
+from harness.page.sparklines import HEIGHT, WIDTH, charts
 from harness.plan import Plan
-from harness.sparklines import HEIGHT, WIDTH, charts
 from harness.tables import write_table
 from harness.trust import Check
 

@@ -16,6 +16,7 @@ from conftest import ROOT, command, run_of
 from test_parallel import descendants
 
 from harness import paths, zygote
+from harness.config import CONFIG
 from harness.start import ADDRESS, STARTED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the zygote is for Linux")
@@ -26,7 +27,7 @@ def launched() -> tuple[str, subprocess.Popen]:
     """A zygote for this process, as Snakemake starts one; the address is left to the tests."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(ROOT)
-    zygote.launch()
+    zygote.launch("ci", str(CONFIG / "grid.yaml"))
     if before is None:
         del os.environ["PYTHONPATH"]
     else:
@@ -167,7 +168,7 @@ def test_a_job_of_another_control_group_is_refused(address, tmp_path):
 
 def test_two_live_side_by_side_and_each_ends_with_its_maker(tmp_path):
     code = (
-        "from harness import zygote, start; import os; zygote.launch(); "
+        "from harness import zygote, start; import os; zygote.launch('ci', 'config/grid.yaml'); "
         "print(zygote._launched[0].pid, os.environ[start.ADDRESS], flush=True); input()"
     )
     makers = [

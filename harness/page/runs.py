@@ -17,9 +17,9 @@ import yaml
 
 from harness import paths
 from harness.cells import trust_checks
+from harness.page.sparklines import charts
 from harness.plan import Plan
 from harness.records import read_records
-from harness.sparklines import charts
 
 _GREY_LEVELS = 255
 

@@ -1,0 +1,1 @@
+"""The page that readers open: one file with everything in it. Torch-free."""
