@@ -1,7 +1,8 @@
 """Networks, by name. Inputs are images in [0,1]; outputs are logits.
 
 Ours are `head(features(x))`: Grad-CAM looks at the features, the last stage's map. `FOLDS` names the
-convolutions that nothing but a BatchNorm follows, for harness/folding.py.
+convolutions that nothing but a BatchNorm follows, for harness/folding.py. ReLU works in place, since
+no layer before it needs its own output again; avg_pool2d, unlike mean, keeps its gradient's layout.
 
 `resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
 classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.errors import expected, unknown
@@ -44,8 +46,8 @@ class PostActivationBlock(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self.bn1(self.conv1(x)).relu()
-        return (self.bn2(self.conv2(out)) + self.shortcut(x)).relu()
+        out = self.bn1(self.conv1(x)).relu_()
+        return (self.bn2(self.conv2(out)) + self.shortcut(x)).relu_()
 
 
 class ResNet(nn.Module):
@@ -76,10 +78,10 @@ class ResNet(nn.Module):
         self.linear = nn.Linear(before, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        return self.stages(self.bn1(self.conv1(x)).relu())
+        return self.stages(self.bn1(self.conv1(x)).relu_())
 
     def head(self, features: Tensor) -> Tensor:
-        return self.linear(features.mean(dim=(2, 3)))
+        return self.linear(F.avg_pool2d(features, features.shape[2:]).flatten(1))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
@@ -103,8 +105,8 @@ class PreActivationBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        activated = self.bn1(x).relu()
-        out = self.conv2(self.bn2(self.conv1(activated)).relu())
+        activated = self.bn1(x).relu_()
+        out = self.conv2(self.bn2(self.conv1(activated)).relu_())
         return out + (x if self.shortcut is None else self.shortcut(activated))
 
 
@@ -131,10 +133,10 @@ class WideResNet(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def features(self, x: Tensor) -> Tensor:
-        return self.bn1(self.blocks(self.conv1(x))).relu()
+        return self.bn1(self.blocks(self.conv1(x))).relu_()
 
     def head(self, features: Tensor) -> Tensor:
-        return self.linear(features.mean(dim=(2, 3)))
+        return self.linear(F.avg_pool2d(features, features.shape[2:]).flatten(1))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
