@@ -18,6 +18,10 @@ _places: WeakKeyDictionary[torch.nn.Module, list[tuple[dict[str, Any], str]]] = 
 
 def tensors(model: torch.nn.Module) -> list[torch.Tensor]:
     """Parameters and floating-point buffers, in a fixed order."""
+    return [tensor.detach() for tensor in _state(model)]
+
+
+def _state(model: torch.nn.Module) -> list[torch.Tensor]:
     places = _places.get(model)
     if places is None:
         owners = [own for m in model.modules() for own in (m._parameters, m._buffers)]
@@ -47,12 +51,12 @@ def mix_into(
         if weight != 0:
             steps.append((source, (1 - decay) * weight / left))
             left -= (1 - decay) * weight
-    mixed = tensors(target)
+    mixed = _state(target)
     with torch.no_grad():
         for source, step in reversed(steps):
-            torch._foreach_lerp_(mixed, tensors(source), step)
+            torch._foreach_lerp_(mixed, _state(source), step)
 
 
 def copy_into(target: torch.nn.Module, source: torch.nn.Module) -> None:
     with torch.no_grad():
-        torch._foreach_copy_(tensors(target), tensors(source))
+        torch._foreach_copy_(_state(target), _state(source))
