@@ -6,14 +6,33 @@ BatchNorm statistics are averaged like weights; `num_batches_tracked`, an intege
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from harness.lazy import torch
+
+# Walking through a network's layers costs more than mixing a small one, so the places of its tensors
+# are remembered: a layer's own dictionary and a name in it. The tensors themselves may be replaced.
+_places: WeakKeyDictionary[torch.nn.Module, list[tuple[dict[str, Any], str]]] = WeakKeyDictionary()
 
 
 def tensors(model: torch.nn.Module) -> list[torch.Tensor]:
     """Parameters and floating-point buffers, in a fixed order."""
-    state = [*model.parameters(), *model.buffers()]
-    return [tensor.detach() for tensor in state if tensor.is_floating_point()]
+    return [tensor.detach() for tensor in _state(model)]
+
+
+def _state(model: torch.nn.Module) -> list[torch.Tensor]:
+    places = _places.get(model)
+    if places is None:
+        owners = [own for m in model.modules() for own in (m._parameters, m._buffers)]
+        places = [
+            (own, name)
+            for own in owners
+            for name, tensor in own.items()
+            if tensor is not None and tensor.is_floating_point()
+        ]
+        _places[model] = places
+    return [own[name] for own, name in places]
 
 
 def mix_into(
@@ -22,21 +41,25 @@ def mix_into(
     weights: Sequence[float],
     decay: float,
 ) -> None:
-    """target <- decay * target + (1 - decay) * sum_a weights_a * sources_a.
+    """target <- decay * target + (1 - decay) * sum_a weights_a * sources_a; the weights sum to 1.
 
-    Sources of weight 0 are skipped: a learner without a say changes no bit of the result.
+    One interpolation per source, each a little stronger for what the later ones take from it. Sources
+    of weight 0 are skipped: a learner without a say changes no bit of the result.
     """
-    mixed = tensors(target)
+    steps, left = [], 1.0
+    for source, weight in zip(reversed(sources), reversed(weights), strict=True):
+        if weight != 0:
+            steps.append((source, (1 - decay) * weight / left))
+            left -= (1 - decay) * weight
+    mixed = _state(target)
     with torch.no_grad():
-        torch._foreach_mul_(mixed, decay)
-        for source, weight in zip(sources, weights, strict=True):
-            if weight != 0:
-                torch._foreach_add_(mixed, tensors(source), alpha=(1 - decay) * weight)
+        for source, step in reversed(steps):
+            torch._foreach_lerp_(mixed, _state(source), step)
 
 
 def copy_into(target: torch.nn.Module, source: torch.nn.Module) -> None:
     with torch.no_grad():
-        torch._foreach_copy_(tensors(target), tensors(source))
+        torch._foreach_copy_(_state(target), _state(source))
 
 
 def distance(one: torch.nn.Module, other: torch.nn.Module) -> float:

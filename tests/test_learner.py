@@ -8,6 +8,7 @@ from baselines.nt import NT
 from harness.contracts import Batch, Clock
 from harness.errors import UserError
 from harness.learner import Average, Optim, Schedule, Single
+from harness.models import new_model
 from harness.weights import copy_into, mix_into
 
 OPTIM = Optim(lr=0.05, weight_decay=5e-4)
@@ -85,6 +86,26 @@ def test_mixing_skips_a_weight_of_zero_even_if_that_learner_is_broken(lab):
     assert torch.equal(weights(target), weights(one))
     copy_into(broken, one)
     assert torch.equal(weights(broken), weights(one))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.9, 0.999])
+@pytest.mark.parametrize("shares", [(1.0,), (0.3, 0.7), (0.5, 0.2, 0.3), (0.0, 0.4, 0.6)])
+def test_a_mixture_is_the_weighted_sum(lab, shares, decay):
+    target, sources = lab.new_model().double(), [new_model("tiny", 1, 10, s) for s in (1, 2, 3)]
+    sources = [source.double() for source in sources[: len(shares)]]
+    expected = decay * weights(target)
+    for share, source in zip(shares, sources, strict=True):
+        expected = expected + (1 - decay) * share * weights(source)
+    mix_into(target, sources, shares, decay)
+    torch.testing.assert_close(weights(target), expected, rtol=1e-12, atol=1e-15)
+
+
+def test_mixing_finds_tensors_that_were_replaced(lab):
+    target, source = lab.new_model(), new_model("tiny", 1, 10, seed=5)
+    mix_into(target, [source], [1.0], 0.5)
+    target.double(), source.double()
+    copy_into(target, source)
+    assert torch.equal(weights(target), weights(source))
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(lab, batch, clock):

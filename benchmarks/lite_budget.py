@@ -1,0 +1,77 @@
+"""What a CPU's budget buys: AT on CIFAR-10 with several networks and training subsets, the same core time.
+
+    python benchmarks/lite_budget.py 240       # seconds of one core for each candidate
+
+Judged on held-out training images, never on test images: natural accuracy and PGD20 at the papers' eps.
+The schedule is the papers', stretched over as many epochs as the budget allows.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+
+import torch
+
+from harness.attacks import perturb
+from harness.contracts import Clock
+from harness.models import NETWORKS, ResNet
+from harness.plan import Plan
+from harness.train import Batches, make_lab
+from harness.watch import accuracy
+
+CANDIDATES = [  # widths, examples
+    ((16, 32, 64), 10_000),
+    ((24, 48, 96), 10_000),
+    ((32, 64, 128), 10_000),
+    ((24, 48, 96), 20_000),
+    ((24, 48, 96), 45_000),
+]
+
+
+def build(widths: tuple[int, ...]):
+    return lambda channels, classes: ResNet(widths, 1, channels, classes, stem_stride=2)
+
+
+def main(seconds: float) -> None:
+    torch.set_num_threads(1)
+    plan, device = Plan.read("lite"), torch.device("cpu")
+    base = plan.train_run("at", "cifar10", "resnet18", seed=0)
+    attack = plan.columns.pgd("cifar10", "linf", 20)
+    print("| widths | examples | ms a step | epochs | natural | PGD20 |\n|---|---:|---:|---:|---:|---:|")
+    for widths, examples in CANDIDATES:
+        NETWORKS["candidate"] = build(widths)
+        run = replace(base, network="candidate", recipe=replace(base.recipe, examples=examples))
+        batches = Batches(run, device)
+        step = calibrated(run, batches, device)
+        epochs = max(1, round(seconds / step / batches.steps_per_epoch))
+        lab = make_lab(run, None, device)  # type: ignore[arg-type]  # AT has no parents to load
+        training = run.method.start(lab)
+        for epoch in range(epochs):
+            order = batches.order(epoch)
+            for number in range(batches.steps_per_epoch):
+                clock = Clock(epoch, number, epochs, batches.steps_per_epoch)
+                training.step(batches.at(order, epoch, number), clock)
+        model, held = training.deployed(), lab.validation
+        adversarial = perturb(attack, model, held.x, held.y, generator=lab.generator("judge"))
+        scores = [100 * accuracy(model, x, held.y) for x in (held.x, adversarial)]
+        print(
+            f"| {widths} | {examples} | {1000 * step:.0f} | {epochs} | "
+            f"{scores[0]:.1f} | {scores[1]:.1f} |",
+            flush=True,
+        )
+
+
+def calibrated(run, batches: Batches, device: torch.device) -> float:
+    """CPU seconds of a step, so that neighbours on the machine do not count."""
+    training, order = run.method.start(make_lab(run, None, device)), batches.order(0)  # type: ignore[arg-type]
+    for number in range(6):
+        if number == 2:
+            began = time.process_time()
+        training.step(batches.at(order, 0, number), Clock(0, number, 10, batches.steps_per_epoch))
+    return (time.process_time() - began) / 4
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 240.0)
