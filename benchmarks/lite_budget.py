@@ -1,4 +1,4 @@
-"""What a CPU's budget buys: AT on CIFAR-10 with several networks and training subsets, the same core time.
+"""What a CPU's budget buys: AT on CIFAR-10, several networks and subsets, the same core time each.
 
     python benchmarks/lite_budget.py 240       # seconds of one core for each candidate
 
@@ -39,7 +39,8 @@ def main(seconds: float) -> None:
     plan, device = Plan.read("lite"), torch.device("cpu")
     base = plan.train_run("at", "cifar10", "resnet18", seed=0)
     attack = plan.columns.pgd("cifar10", "linf", 20)
-    print("| widths | examples | ms a step | epochs | natural | PGD20 |\n|---|---:|---:|---:|---:|---:|")
+    print("| widths | examples | ms a step | epochs | natural | PGD20 |")
+    print("|---|---:|---:|---:|---:|---:|")
     for widths, examples in CANDIDATES:
         NETWORKS["candidate"] = build(widths)
         run = replace(base, network="candidate", recipe=replace(base.recipe, examples=examples))
