@@ -23,7 +23,7 @@ own weight average is overwritten too (else it would pull the mixture back to be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -81,6 +81,10 @@ class Generalist:
     @property
     def processes(self) -> int:
         return len(self.learners) if self.parallel else 1
+
+    @property
+    def serial(self) -> Generalist:
+        return replace(self, parallel=None)
 
     def start(self, lab: Lab) -> GeneralistTraining:
         if self.parallel:

@@ -25,7 +25,7 @@ from harness.augment import augmented, unit
 from harness.contracts import Batch, Clock, Lab, Training
 from harness.data import load
 from harness.data.sets import SETS
-from harness.device import DEVICES, limit_threads, pick_device
+from harness.device import DEVICES, device_name, limit_threads, pick_device
 from harness.errors import UserError, run_command
 from harness.files import read_sealed, sha256, write_sealed, write_whole
 from harness.identity import canonical, seed_from
@@ -219,10 +219,6 @@ def deploy(
     write_whole(paths.model(results, run.id), weights)
 
 
-def device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
 def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> None:
     """A few real steps of a run, its cost printed, nothing written."""
     batches, lab = Batches(run, device), make_lab(run, results, device)
@@ -241,7 +237,9 @@ def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train one run of the grid.")
     parser.add_argument("--scale", default="smoke")
-    parser.add_argument("--run", required=True, help="its id; `python -m harness.plan` lists them")
+    parser.add_argument(
+        "--run", required=True, help="its id; `python -m harness.plan --runs` lists them"
+    )
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--threads", type=int, default=1)
