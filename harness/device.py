@@ -23,10 +23,6 @@ def pick_device(wanted: str = "auto") -> torch.device:
     return torch.device(wanted)
 
 
-def device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
 def limit_threads(threads: int) -> None:
     """OMP_NUM_THREADS is Snakemake's word for it; torch must be told as well."""
     torch.set_num_threads(threads)

@@ -24,12 +24,13 @@ from harness.bill import Rate, Work, serial, shape, write_rates
 from harness.config import scales
 from harness.contracts import Batch, Clock, Lab, Method
 from harness.data.sets import SETS
-from harness.device import device_name, limit_threads, pick_device
+from harness.device import limit_threads, pick_device
 from harness.errors import run_command
 from harness.losses import cross_entropy
 from harness.models import new_model
 from harness.plan import Plan
 from harness.runs import TrainRun
+from harness.train import device_name
 
 CALIBRATION_SECONDS = 20.0
 _TIMES = 6  # of a run, at which a step is measured

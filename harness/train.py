@@ -25,7 +25,7 @@ from harness.augment import augmented, unit
 from harness.contracts import Batch, Clock, Lab, Training
 from harness.data import load
 from harness.data.sets import SETS
-from harness.device import DEVICES, device_name, limit_threads, pick_device
+from harness.device import DEVICES, limit_threads, pick_device
 from harness.errors import UserError, run_command
 from harness.files import read_sealed, sha256, write_sealed, write_whole
 from harness.identity import canonical, seed_from
@@ -217,6 +217,10 @@ def deploy(
     write_whole(paths.history(results, run.id), "\n".join(lines) + "\n")
     write_whole(paths.description(results, run.id), json.dumps(about, indent=1) + "\n")
     write_whole(paths.model(results, run.id), weights)
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> None:
