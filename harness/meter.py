@@ -33,7 +33,7 @@ from harness.runs import TrainRun
 from harness.train import device_name
 
 CALIBRATION_SECONDS = 20.0
-_TIMES = 6  # of a run, at which a step is measured
+_TIMES = 4  # of a run, at which a step is measured
 _IMAGES, _CLASSES = 4, 10
 _MARGIN = 20.0  # in favour of class 0: out of any attack's reach
 _CPU = torch.device("cpu")
