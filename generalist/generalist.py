@@ -8,6 +8,7 @@ and, from t' on, every c epochs all learners are overwritten by theta_g. theta_g
 One implementation for any number of learners: D(NT+l_inf) = [at, nt], D(l_inf+l_2) = [at, at_l2],
 T = [at, nt, at_l2]. t' and c are shares of the epochs ("75/120", "5/120"), so that a smaller budget
 keeps the papers' proportions; redistribution then happens at the step nearest to each multiple of c.
+`parallel` runs each learner in a process of its own (generalist/parallel.py): the same weights, sooner.
 
 The authors' code differs from their text; each difference is a field, and the preset `released` in
 config/grid.yaml sets them all: the final gamma, `shared_lr`, `redistribution`, `average` (warm-up of
@@ -16,14 +17,12 @@ a'), each learner's `average`, and the learners' eps, step and schedule.
 Certain: the updates of Algorithm 1 and 2, t' = 75, c = 5, a' = 0.999, gamma = (1, 1, 1, 0), b = 0.5.
 Guesses: where neither text nor code says, optimizer momentum survives a redistribution, and a learner's
 own weight average is overwritten too (else it would pull the mixture back to before it).
-
-`parallel` runs each learner in a process of its own (generalist/parallel.py): the same weights, sooner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -81,6 +80,10 @@ class Generalist:
     @property
     def processes(self) -> int:
         return len(self.learners) if self.parallel else 1
+
+    @property
+    def serial(self) -> Generalist:
+        return replace(self, parallel=None)
 
     def start(self, lab: Lab) -> GeneralistTraining:
         if self.parallel:

@@ -240,7 +240,9 @@ def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train one run of the grid.")
     parser.add_argument("--scale", default="smoke")
-    parser.add_argument("--run", required=True, help="its id; `python -m harness.plan` lists them")
+    parser.add_argument(
+        "--run", required=True, help="its id; `python -m harness.plan --runs` lists them"
+    )
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--threads", type=int, default=1)

@@ -37,7 +37,7 @@ def scale_of(run):
             return scale
     raise WorkflowError(
         f"expected a run that a scale plans, found {run!r}; "
-        f"`python -m harness.plan --scale {SCALE}` lists them."
+        f"`python -m harness.plan --runs --scale {SCALE}` lists them."
     )
 
 

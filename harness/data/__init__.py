@@ -55,9 +55,23 @@ def load(name: str, split: str) -> Images:
         return images
     # The slice is drawn once and for all: no seed of a run may move it.
     order = np.random.default_rng(0).permutation(len(images))
-    size = min(_LARGEST_VALIDATION, len(images) // 10)
+    size = _validation_size(len(images))
     rows = order[:size] if split == "validation" else np.sort(order[size:])
     return images.take(rows)
+
+
+def _validation_size(images: int) -> int:
+    return min(_LARGEST_VALIDATION, images // 10)
+
+
+def count(name: str, split: str) -> int:
+    """How many images a split has; an official set need not be there to know."""
+    known = SETS[name].images
+    if not known:
+        return len(load(name, split))
+    everything = known["test" if split == "test" else "train"]
+    held_out = _validation_size(everything)
+    return {"train": everything - held_out, "validation": held_out}.get(split, everything)
 
 
 def frames(name: str) -> int:
