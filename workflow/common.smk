@@ -96,7 +96,9 @@ def artefact_files(scale, name):
 
 
 onstart:
-    launch(SCALE, GRID)  # one process imports torch; train and evaluate are forked from it
+    launch(
+        SCALE, GRID
+    )  # one process imports torch; train and evaluate are forked from it
 
 
 # Planned here so that a bad config is reported before anything else.
