@@ -31,7 +31,7 @@ from harness.runs import EvalRun, TrainRun
 MEASURED = ROOT / "docs" / "passes.csv"
 # What changes no number of passes: sizes of balls and steps, and everything about the update.
 _BESIDE = ("eps", "step", "optim", "average")
-_SAMPLE = 1000  # images that a method may look at when it is asked for its model, once an epoch
+_SAMPLE = 1000  # images that a method may look at when it is asked for its model
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,12 @@ def of_evaluation(evaluation: EvalRun) -> Work:
 def of_training(run: TrainRun, rate: Rate) -> Work:
     on_test = run.selection.use == "paper-test"
     examples = count(run.dataset, "train+validation" if on_test else "train")
-    work = rate.step * min(examples, run.recipe.examples or examples) + rate.choice * _SAMPLE
-    if run.selection.attack is not None:
-        judges = count(run.dataset, "test" if on_test else "validation")
-        work += Work(looks=2, climbs=run.selection.attack.steps) * judges
-    return work * run.recipe.epochs
+    work = rate.step * min(examples, run.recipe.examples or examples) * run.recipe.epochs
+    if run.selection.attack is None:
+        return work + rate.choice * _SAMPLE  # the model is asked for once, at the end
+    judges = count(run.dataset, "test" if on_test else "validation")
+    judged = Work(looks=2, climbs=run.selection.attack.steps) * judges
+    return work + (judged + rate.choice * _SAMPLE) * run.recipe.epochs
 
 
 def write_rates(rates: Mapping[str, tuple[str, Rate]]) -> None:

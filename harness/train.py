@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
-from torch import Tensor, nn
+from torch import Tensor
 
 from harness import paths
 from harness.attacks import perturb
@@ -104,9 +104,10 @@ class Selector:
         )
         self.best: dict[str, Any] = {"epoch": None, "score": -1.0, "model": None}
 
-    def judge(self, model: nn.Module, epoch: int) -> dict[str, float]:
+    def judge(self, training: Training, epoch: int) -> dict[str, float]:
         if self.selection.attack is None:
             return {}
+        model = training.deployed()  # asked for only here: some methods choose it at a cost
         generator = seeded(self.judges.x.device, self.seed, "select", epoch)
         x, y = self.judges.x, self.judges.y
         adversarial = perturb(self.selection.attack, model, x, y, generator=generator)
@@ -172,7 +173,7 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
                 f"{name} {value * steps / (step + 1):.4g}" for name, value in sums.items()
             )
             progress.update(clock.steps_done + 1, f"epoch {epoch + 1}/{epochs}  {note}")
-        judged = selector.judge(training.deployed(), epoch)
+        judged = selector.judge(training, epoch)
         history.append({"epoch": epoch + 1, **sums, **judged, **watcher.look(training, epoch)})
         if epoch + 1 < epochs:
             position = {"epoch": epoch + 1, "best": selector.best, "history": history}
