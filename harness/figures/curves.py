@@ -10,7 +10,15 @@ from matplotlib.figure import Figure
 
 from harness.errors import expected
 from harness.figures.source import Source
-from harness.figures.style import PALETTE, PERCENT, look, numbered, pretty, whole_epochs
+from harness.figures.style import (
+    PALETTE,
+    PERCENT,
+    legend_beside,
+    look,
+    numbered,
+    pretty,
+    whole_epochs,
+)
 from harness.plan import Row
 from harness.statistics import wilson
 
@@ -69,7 +77,7 @@ def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
     if not watched or run.watch is None:
         raise expected(f"a watched run for {source.artefact.name}", run.id, "give it a `watch`")
     tested = len(next(iter(source.trace(run.id).values())))
-    figure, grid = pyplot.subplots(1, 2, figsize=(9.5, 3.6), sharex=True, layout="constrained")
+    figure, grid = pyplot.subplots(1, 2, figsize=(11, 3.6), sharex=True, layout="constrained")
     for axes, kind in zip(grid, ("natural", "robust"), strict=True):
         for number, name in enumerate(name for name in watched if name.startswith(kind)):
             accuracy = history[name]
@@ -80,7 +88,7 @@ def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
             axes.fill_between(history.epoch, 100 * low, 100 * high, color=colour, alpha=0.12, lw=0)
         axes.set_xlabel("epoch")
         whole_epochs(axes)
-        axes.legend(fontsize=7)
+        legend_beside(axes)
     grid[0].set_ylabel(PERCENT)
     grid[0].set_title("natural images", loc="left")
     grid[1].set_title(f"PGD{run.watch.attack.steps} examples", loc="left")

@@ -47,7 +47,7 @@ def draw(source: Source) -> tuple[Figure, pd.DataFrame]:
     for axes in grid.flat[len(epochs) :]:
         axes.set_visible(False)
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), markerscale=2)
+    figure.legend(handles, labels, loc="outside right center", markerscale=2)
     return figure, pd.concat(drawn)
 
 

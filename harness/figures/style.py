@@ -48,6 +48,8 @@ _SIGNS = {
     "l_2": r"$\ell_2$",
     "l_1": r"$\ell_1$",
     "lambda": r"$\lambda$",
+    "gamma_1": r"$\gamma_1$",
+    "gamma_2": r"$\gamma_2$",
     "gamma": r"$\gamma$",
 }
 
