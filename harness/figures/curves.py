@@ -59,7 +59,12 @@ def _panel(axes: Axes, source: Source, row: Row, quantity: str) -> pd.DataFrame:
         task = name.removeprefix(quantity).removeprefix("_")
         style = numbered(number) if task else look(source.plan, row.method)
         style["marker"] = None
-        axes.plot(history.epoch, history[name], label=pretty(source.plan.label(task)), **style)
+        axes.plot(
+            history.epoch,
+            history[name],
+            label=pretty(source.plan.label(task) if task else quantity),
+            **style,
+        )
     axes.set_title(pretty(source.plan.label(row.method)), fontsize=8, loc="left")
     whole_epochs(axes)
     if len(names) > 1:

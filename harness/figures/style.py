@@ -57,9 +57,7 @@ _SIGNS = {
 def pretty(text: str) -> str:
     """Norms and Greek letters as such; `AA_2` and `AA_inf` are columns of a norm."""
     text = re.sub(r"(?<=[A-Z0-9])_(?=inf|2\b|1\b)", " l_", text)
-    for plain, sign in _SIGNS.items():
-        text = text.replace(plain, sign)
-    return text
+    return re.sub("|".join(_SIGNS), lambda found: _SIGNS[found[0]], text)
 
 
 def look(plan: Plan, method: str) -> dict[str, Any]:
