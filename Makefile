@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 
-.PHONY: reproduce test lint types clean help
+.PHONY: reproduce test lint types bench clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## */: /'
@@ -23,6 +23,14 @@ lint: .venv/ready  ## style of Python and Snakemake files
 
 types: .venv/ready  ## types of the packages
 	$(BIN)/mypy
+
+# Without their dependencies: torchattacks asks for a requests of 2021, which it needs for downloads only.
+PEERS = $(shell $(BIN)/python -c 'import tomllib; \
+  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])')
+
+bench: .venv/ready  ## speed, side by side with plain code and other libraries: benchmarks/README.md
+	$(BIN)/pip install --quiet --no-deps $(PEERS)
+	$(BIN)/python -m benchmarks
 
 .venv/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { \

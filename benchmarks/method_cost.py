@@ -1,21 +1,19 @@
-"""What a training step of each method costs, in steps of AT, side by side in one run.
+"""A training step of each method, in steps of AT: digits, a tiny network, few attack steps, late in a
+run, when every method has left its warm-up; one core. With more attack steps NT and the halves weigh
+less. RMC's bar includes neither of the two trained models that it starts from.
 
-`python benchmarks/method_cost.py` prints the table and writes docs/method_cost.{csv,png}. Every method
-takes one step per round on the same network and batch, round after round, so that a noisy machine
-is noisy to all; the figure is the ratio of medians. RMC's bar includes neither of its two parents.
+![Step time of each method relative to AT](method_cost.png)
 """
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
 from pathlib import Path
 
 import matplotlib
 import torch
 
-from harness.config import ROOT
+from benchmarks.timing import Row, in_turn
 from harness.contracts import Clock
 from harness.plan import Plan
 from harness.train import Batches, make_lab, train
@@ -23,15 +21,27 @@ from harness.train import Batches, make_lab, train
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-ROUNDS = 15
+HERE = Path(__file__).parent
+ROUNDS = 9
 LATE = 0.9  # of the run: every method has left its warm-up
 
 
-def measure() -> dict[str, float]:
+def measure() -> list[Row]:
     torch.set_num_threads(1)
-    plan, device = Plan.read("ci"), torch.device("cpu")
-    slugs = [slug for slug in plan.grid["methods"]]
-    times: dict[str, list[float]] = {slug: [] for slug in slugs}
+    plan = Plan.read("ci")
+    costs = in_at_steps(plan)
+    draw(costs, plan.grid["labels"], HERE / "method_cost.png")
+    return [
+        Row(plan.grid["labels"][slug], f"{cost:.2f} AT steps") for slug, cost in sorted_by(costs)
+    ]
+
+
+def sorted_by(costs: dict[str, float]) -> list[tuple[str, float]]:
+    return sorted(costs.items(), key=lambda item: item[1])
+
+
+def in_at_steps(plan: Plan) -> dict[str, float]:
+    device, slugs = torch.device("cpu"), list(plan.grid["methods"])
     with tempfile.TemporaryDirectory() as folder:
         results, live = Path(folder), {}
         for slug in slugs:
@@ -39,20 +49,15 @@ def measure() -> dict[str, float]:
             for parent in run.parents:
                 train(plan.run(parent), results, device)
             live[slug] = run.method.start(make_lab(run, results, device))
-        batches = Batches(plan.train_run("at", "cifar10", "wrn32_10", 0), device)
-        batch = batches.at(batches.order(0), 0, 0)
-        clock = Clock(int(LATE * 100), 1, 100, 10)
-        for _ in range(ROUNDS):
-            for slug, training in live.items():
-                began = time.perf_counter()
-                training.step(batch, clock)
-                times[slug].append(time.perf_counter() - began)
-    at = statistics.median(times["at"])
-    return {slug: statistics.median(seconds) / at for slug, seconds in times.items()}
+    batches = Batches(plan.train_run("at", "cifar10", "wrn32_10", 0), device)
+    batch = batches.at(batches.order(0), 0, 0)
+    clock = Clock(int(LATE * 100), 1, 100, 10)
+    times = in_turn({s: lambda t=t: t.step(batch, clock) for s, t in live.items()}, ROUNDS)
+    return {slug: times.ratio(slug, "at") for slug in slugs}
 
 
 def draw(costs: dict[str, float], labels: dict[str, str], path: Path) -> None:
-    ordered = sorted(costs, key=lambda slug: costs[slug])
+    ordered = [slug for slug, _ in sorted_by(costs)]
     figure, axes = plt.subplots(figsize=(7, 0.27 * len(ordered) + 1), layout="constrained")
     bars = axes.barh(
         [labels[slug] for slug in ordered], [costs[slug] for slug in ordered], color="#0072b2"
@@ -63,11 +68,3 @@ def draw(costs: dict[str, float], labels: dict[str, str], path: Path) -> None:
     axes.tick_params(axis="y", labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
-
-
-if __name__ == "__main__":
-    found = measure()
-    rows = "".join(f"{slug},{cost:.3f}\n" for slug, cost in sorted(found.items()))
-    (ROOT / "docs" / "method_cost.csv").write_text("method,step_time_in_at_steps\n" + rows)
-    draw(found, Plan.read("ci").grid["labels"], ROOT / "docs" / "method_cost.png")
-    print(rows, end="")

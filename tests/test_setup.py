@@ -18,7 +18,8 @@ def test_conda_and_pip_pin_the_same():
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     pip = next(entry["pip"] for entry in conda if isinstance(entry, dict))
     assert sorted(pip) == sorted(project["dependencies"])
-    everything = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    extras = project["optional-dependencies"].values()
+    everything = [*project["dependencies"], *(pin for extra in extras for pin in extra)]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", requirement) for requirement in everything)
 
 

@@ -1,0 +1,155 @@
+"""All eleven columns of cvpr23_table1a for one network: 100 digits, an adversarially trained `tiny`,
+AutoAttack with its own budgets, one core.
+
+Against: plain PGD20, PGD100, MIM and CW on every image, each component of pyautoattack by itself, then
+its standard version. Ours is the evaluation job as it is, with records on disk and trust checks. Flags
+are compared from the same starting points and seeds; the standard version draws numbers of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from pyautoattack import AutoAttack
+from torch import Tensor, nn
+
+from benchmarks import plain
+from benchmarks.setting import CPU
+from benchmarks.timing import Row, faster, in_turn
+from harness import paths
+from harness.attacks import PGD, perturb, start_point
+from harness.augment import unit
+from harness.autoattack import listening
+from harness.cells import value
+from harness.columns import PROTOCOLS, Columns
+from harness.data import load
+from harness.evaluate import evaluate
+from harness.identity import seed_from
+from harness.plan import Plan
+from harness.records import read_records
+from harness.runs import EvalRun, Probe
+from harness.store import load_model
+from harness.train import train
+
+IMAGES, ROUNDS = 100, 2
+PGDS = ("PGD20", "PGD100", "MIM", "CW")
+COMPONENTS = {
+    "APGD_ce": "apgd-ce",
+    "APGD_dlr": "apgd-dlr",
+    "APGD_t": "apgd-t",
+    "FAB_t": "fab-t",
+    "Square": "square",
+}
+STANDARD = ("APGD_ce", "APGD_t", "FAB_t", "Square")
+
+
+def measure() -> list[Row]:
+    torch.set_num_threads(1)
+    plan = Plan.read("smoke")
+    test = {"examples": IMAGES, "batch_size": IMAGES}
+    columns = Columns(plan.grid, {**plan.scale, "autoattack": {}, "test": test})
+    wanted = plan.grid["artefacts"]["cvpr23_table1a"]["columns"]
+    formulas = {c: columns.formula(c, "digits", set(wanted), PROTOCOLS[0]) for c in wanted}
+    probes = {probe.id: probe for _, own in formulas.values() for probe in own}
+    run = plan.train_run("at", "cifar10", "resnet18", seed=0)
+    images = load("digits", "test").take(slice(IMAGES))
+    x, y = unit(torch.from_numpy(images.x)), torch.from_numpy(images.y)
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder)
+        train(run, results, CPU)
+        model, same = load_model(results, run.id), load_model(results, run.id)
+        flags: dict[str, dict[str, np.ndarray]] = {}
+
+        def ours() -> None:
+            shutil.rmtree(results / "records", ignore_errors=True)
+            evaluation = EvalRun(run.id, tuple(probes.values()))
+            evaluate(evaluation, model, "weights", results, CPU)
+            records, _ = read_records(paths.records(results, evaluation.id))
+            flags["ours"] = {
+                name: value(formula, records) for name, (formula, _) in formulas.items()
+            }
+
+        def theirs() -> None:
+            flags["theirs"] = by_plain_ways(same, columns, x, y)
+
+        signs = equal_signs(model, same, PGD.of(run.method.objective.threat), x, y)
+        times = in_turn({"ours": ours, "theirs": theirs}, ROUNDS, warm_up=False)
+    one, other = flags["ours"], flags["theirs"]
+    differ = {name: int((one[name] != other[name]).sum()) for name in (*PGDS, *COMPONENTS)}
+    components = np.logical_and.reduce([other[name] for name in STANDARD])
+    left = [int(own.sum()) for own in (one["AA"], components, other["AA"])]
+    what = f"the {len(wanted)} columns against one attack after the other"
+    pgds, others = (sum(differ[name] for name in names) for names in (PGDS, COMPONENTS))
+    return [
+        faster(what, times.ratio("theirs", "ours"), 2.2),
+        Row("flags of PGD20, PGD100, MIM, CW that differ", f"{pgds}", "0", pgds == 0),
+        Row(
+            "equal signs of x' - x after ten steps",
+            f"{100 * signs:.3f} %",
+            ">= 99.9 %",
+            signs >= 0.999,
+        ),
+        Row("flags of AutoAttack's components that differ, of the same seeds", f"{others}"),
+        Row(
+            f"images of {IMAGES} that AutoAttack leaves standing",
+            f"{left[0]}; theirs {left[1]} by components, {left[2]} by the standard version",
+            "never more than their components",
+            left[0] <= left[1],
+        ),
+    ]
+
+
+def equal_signs(model: nn.Module, same: nn.Module, pgd: PGD, x: Tensor, y: Tensor) -> float:
+    """Of the way that our attack and the plain one move the pixels, from the same start."""
+    pgd = replace(pgd, steps=10)
+    ours = perturb(pgd, model, x, y, generator=torch.Generator().manual_seed(0))
+    start = start_point(pgd.start, pgd.ball, x, torch.Generator().manual_seed(0))
+    theirs = plain.attack(same, pgd, x, y, start)
+    return float(((ours - x).sign() == (theirs - x).sign()).float().mean())
+
+
+def by_plain_ways(
+    model: nn.Module, columns: Columns, x: Tensor, y: Tensor
+) -> dict[str, np.ndarray]:
+    flags = {name: by_pgd(model, columns.probe(name, "digits"), x, y) for name in PGDS}
+    eps = columns.pgd("digits", "linf", 1).ball.radius
+    with listening():
+        for column, name in COMPONENTS.items():
+            draws = our_draws(columns.probe(column, "digits"))
+            seed = int(torch.randint(2**31 - 1, (1,), generator=draws))
+            flags[column] = by_autoattack(model, eps, seed, [name], x, y)
+        flags["AA"] = by_autoattack(model, eps, 0, [], x, y)
+    return flags
+
+
+def our_draws(probe: Probe) -> torch.Generator:
+    """The random numbers of a probe's first batch, as our evaluation draws them."""
+    return torch.Generator().manual_seed(seed_from(probe.seed, probe.family, 0))
+
+
+def by_pgd(model: nn.Module, probe: Probe, x: Tensor, y: Tensor) -> np.ndarray:
+    """Who survives; the start is the one that our evaluation draws for those who stand."""
+    pgd = probe.attack
+    assert isinstance(pgd, PGD)
+    right = model(x).argmax(dim=1) == y
+    start = x.clone()
+    start[right] = start_point(pgd.start, pgd.ball, x[right], our_draws(probe))
+    attacked = plain.attack(model, pgd, x, y, start)
+    return (right & (model(attacked).argmax(dim=1) == y)).numpy()
+
+
+def by_autoattack(
+    model: nn.Module, eps: float, seed: int, only: list[str], x: Tensor, y: Tensor
+) -> np.ndarray:
+    """Who survives the components named, or the standard version."""
+    attack = AutoAttack(model, norm="Linf", eps=eps, seed=seed, device=CPU)
+    if only:
+        attack.attacks_to_run = only
+    with torch.random.fork_rng():
+        found, _ = attack.run_standard_evaluation(x, y, batch_size=len(x))
+    return (model(found).argmax(dim=1) == y).numpy()

@@ -1,0 +1,54 @@
+"""What the benchmarks train and attack: digits blown up to 32x32 in three channels, a lab, a clock.
+
+Images only have to be real enough for a network to learn from them: no data set is downloaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness.augment import unit
+from harness.contracts import Batch, Clock, Lab
+from harness.data import load
+from harness.device import placed
+from harness.models import NETWORKS
+from harness.plan import Plan
+
+CPU = torch.device("cpu")
+CLASSES = 10
+
+
+def digits(count: int, pixels: int = 32, channels: int = 3, split: str = "train") -> Batch:
+    images = load("digits", split).take(slice(count))
+    x = unit(torch.from_numpy(images.x))
+    x = nn.functional.interpolate(x, size=pixels).repeat(1, channels, 1, 1)
+    return Batch(x, torch.from_numpy(images.y), torch.arange(len(x)))
+
+
+def new_network(name: str, seed: int = 0) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return NETWORKS[name](3, CLASSES)
+
+
+def lab_for(network: str, batch: Batch) -> Lab:
+    return Lab(
+        new_model=lambda: placed(new_network(network), CPU),
+        parents=(),
+        num_classes=CLASSES,
+        generator=lambda role: torch.Generator().manual_seed(len(role)),
+        device=CPU,
+        validation=batch,
+        sample=batch,
+    )
+
+
+def paper_method(slug: str) -> Any:
+    """A method as the paper scale has it: ten attack steps, its own optimizer."""
+    return Plan.read("paper").train_run(slug, "cifar10", "resnet18", seed=0).method
+
+
+CLOCK = Clock(epoch=1, step=0, epochs=120, steps_per_epoch=391)
