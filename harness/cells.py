@@ -30,6 +30,8 @@ def published(artefact: Artefact, plan: Plan) -> pd.DataFrame:
     document, _, name = artefact.published.partition("_")
     values = pd.read_csv(PUBLISHED)
     values = values[(values.document == document) & (values.artefact == name)]
+    ours = {theirs: our for our, theirs in artefact.published_rows.items()}
+    values = values.assign(method=values.method.replace(ours))
     parts = []
     for column in artefact.columns:
         entry = plan.columns.column(column)
@@ -37,8 +39,8 @@ def published(artefact: Artefact, plan: Plan) -> pd.DataFrame:
         suffix = f"-{entry['corrupted']}" if entry.get("published") and "corrupted" in entry else ""
         own = own[own.dataset.str.endswith(suffix)] if suffix else own
         parts.append(own.assign(dataset=own.dataset.str.removesuffix(suffix)))
-    ours = {"arch": "network", "value": "published", "std": "published_std"}
-    return pd.concat(parts).rename(columns=ours)[[*KEYS, "published", "published_std"]]
+    names = {"arch": "network", "value": "published", "std": "published_std"}
+    return pd.concat(parts).rename(columns=names)[[*KEYS, "published", "published_std"]]
 
 
 def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:

@@ -58,6 +58,7 @@ class Artefact:
     cells: tuple[Cell, ...]
     panels: tuple[Panel, ...]  # one for each variation
     show: Mapping[str, Any]  # what a figure's kind must be told
+    published_rows: Mapping[str, str]  # our row -> the papers' name of it, where they differ
 
     @property
     def runs(self) -> list[str]:
@@ -284,6 +285,7 @@ class Plan:
             tuple(cells),
             tuple(self._panels(entry)),
             entry.get("show", {}),
+            entry.get("published_rows", {}),
         )
 
     def _formula(
