@@ -24,7 +24,7 @@ from harness.bill import Rate, Work, serial, shape, write_rates
 from harness.config import scales
 from harness.contracts import Batch, Clock, Lab, Method
 from harness.data.sets import SETS
-from harness.device import limit_threads, pick_device
+from harness.device import limit_threads, pick_device, placed
 from harness.errors import run_command
 from harness.losses import cross_entropy
 from harness.models import new_model
@@ -132,7 +132,7 @@ def _kind(run: TrainRun) -> tuple:
 
 def _network(run: TrainRun, device: torch.device) -> tuple[nn.Module, Callable[[int], Batch]]:
     entry = SETS[run.dataset]
-    model = new_model(run.network, entry.channels, entry.classes, seed=0).to(device)
+    model = placed(new_model(run.network, entry.channels, entry.classes, seed=0), device)
 
     def images(size: int) -> Batch:
         index = torch.arange(size, device=device)
