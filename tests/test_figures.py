@@ -91,7 +91,7 @@ def test_minutes_are_what_training_took(plan):
     minutes = cells(artefact, read, plan).query("column == 'minutes'").set_index("method")
     assert minutes.ours.tolist() == [1, 2, 3]
     assert minutes["mark"].tolist() == ["best", "second", ""]
-    assert minutes.loc["trades_89"].published == 414
+    assert minutes.loc["trades0.25"].published == 414
     assert minutes.n.isna().all()
 
 
