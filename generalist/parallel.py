@@ -26,6 +26,7 @@ from typing import Any
 
 from generalist.generalist import GeneralistTraining, overwrite
 from harness.contracts import Batch, Clock, Lab
+from harness.device import autocast
 from harness.errors import UserError, expected
 from harness.lazy import torch
 from harness.learner import Learner
@@ -44,7 +45,7 @@ class ParallelTraining(GeneralistTraining):
         size, store = 1 + len(others), TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
         lines = Lines(0, size, lab.device)
         remotes = [
-            Remote(learner, lines, Lines(rank, size, lab.device), store.port)
+            Remote(learner, lines, Lines(rank, size, lab.device), store.port, lab.amp)
             for rank, learner in enumerate(others, 1)
         ]
         for remote in remotes:
@@ -99,12 +100,13 @@ class Lines:
 class Remote:
     """A learner that lives in a process of its own, as the training process sees it."""
 
-    def __init__(self, learner: Learner, lines: Lines, theirs: Lines, port: int) -> None:
+    def __init__(self, learner: Learner, lines: Lines, theirs: Lines, port: int, amp: bool) -> None:
         self.slug, self.lines, self.rank = learner.single.slug, lines, theirs.rank
         self.seen = learner.deployed()  # its weights, as of the last step
         context = get_context("spawn")  # a forked process could not use CUDA
         self.pipe, other = context.Pipe()
-        arguments = (other, theirs, port, packed(learner), torch.get_num_threads())
+        compiled = learner.model._compiled_call_impl is not None  # pickling would lose it
+        arguments = (other, theirs, port, packed(learner), torch.get_num_threads(), amp, compiled)
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         other.close()  # so that its end is noticed here
@@ -161,7 +163,15 @@ def stop(process: BaseProcess, pipe: Connection) -> None:
     process.join()
 
 
-def work(pipe: Connection, lines: Lines, port: int, learner: bytes, threads: int) -> None:
+def work(
+    pipe: Connection,
+    lines: Lines,
+    port: int,
+    learner: bytes,
+    threads: int,
+    amp: bool,
+    compiled: bool,
+) -> None:
     """The life of a learner's process: do what the training process asks, until it is gone."""
     from torch.distributed import TCPStore
 
@@ -173,6 +183,8 @@ def work(pipe: Connection, lines: Lines, port: int, learner: bytes, threads: int
     own: Learner = unpacked(learner, lines.device)
     stream, own.generator = own.generator.get_state(), torch.Generator(lines.device)
     own.generator.set_state(stream)
+    if compiled:
+        own.model.compile()
     pipe.send_bytes(packed("ready"))
     lines.connect(TCPStore(HOST, port))
     while True:
@@ -186,7 +198,8 @@ def work(pipe: Connection, lines: Lines, port: int, learner: bytes, threads: int
             overwrite(own, own.model)
             continue
         try:
-            answer = getattr(own, what)(*about)
+            with autocast(lines.device, amp):
+                answer = getattr(own, what)(*about)
         except Exception as error:
             known = isinstance(error, UserError)
             pipe.send_bytes(packed(error if known else RuntimeError(traceback.format_exc())))

@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 
 from harness import paths
+from harness.artefacts import Artefact, Cell
 from harness.columns import Formula
 from harness.config import ROOT
 from harness.data import frames
 from harness.data.corruptions.sequences import flips
-from harness.plan import Artefact, Cell, Plan
+from harness.plan import Plan
 from harness.records import Record, read_records
 from harness.statistics import mcnemar, wilson
 from harness.trust import Check, record_checks

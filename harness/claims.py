@@ -21,7 +21,7 @@ from harness.config import read_claims
 from harness.errors import run_command, unknown
 from harness.evidence import Measured, Printed, cells
 from harness.files import write_whole
-from harness.plan import Plan
+from harness.plan import Plan, reported
 from harness.verdicts import LEVEL, Comparison, Every, Number, Some, Tree, judge, leaves
 
 WORDS: dict[bool | None, str] = {True: "holds", False: "fails"}
@@ -194,13 +194,8 @@ def write_claims(plan: Plan, results: Path, reports: Path, claims: Path | None =
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Judge the papers' claims.")
-    parser.add_argument("--scale", default="smoke")
-    parser.add_argument("--grid", type=Path)
     parser.add_argument("--claims", type=Path)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--reports", type=Path, default=Path("reports"))
-    options = parser.parse_args()
-    plan = Plan.read(options.scale, options.grid)
+    plan, options = reported(parser)
     path = write_claims(plan, options.results, options.reports, options.claims)
     print(f"the verdicts are at {path}")
 

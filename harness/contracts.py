@@ -52,6 +52,7 @@ class Lab:
     device: torch.device
     validation: Batch  # held-out training images, never test images
     sample: Batch  # some training images as they are, for statistics
+    amp: bool = False  # steps run under autocast; a method needs to know if it starts processes
 
 
 @runtime_checkable

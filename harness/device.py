@@ -30,6 +30,27 @@ def placed(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
     return model.to(device, memory_format=layout)  # type: ignore[call-overload]
 
 
+def autocast(device: torch.device, enabled: bool) -> torch.autocast:
+    """bfloat16 where it is safe; weights are not cached, since a step may update them."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
+def compiled(model: torch.nn.Module, x: torch.Tensor) -> torch.nn.Module:
+    """Through torch.compile, in place; refused where its logits are not the plain network's."""
+    training = model.training
+    with torch.no_grad():
+        plain = model.eval()(x)
+        model.compile()
+        found = model(x)
+    if not torch.allclose(plain, found, rtol=1e-3, atol=1e-4):
+        raise expected(
+            "the plain network's logits from torch.compile",
+            f"a difference of {float((plain - found).abs().max()):.2g}",
+            "leave `compile` out of the recipe",
+        )
+    return model.train(training)
+
+
 def limit_threads(threads: int) -> None:
     """OMP_NUM_THREADS is Snakemake's word for it; torch must be told as well."""
     torch.set_num_threads(threads)

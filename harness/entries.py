@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.plan import Artefact, Cell, Plan
+from harness.artefacts import Artefact, Cell
+from harness.plan import Plan
 
 THREATS = {"linf": "Linf", "l2": "L2"}  # norm -> RobustBench's name
 

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from harness import paths
+from harness.artefacts import Cell
 from harness.cells import KEYS, norms, published, trust_checks, value
-from harness.plan import Cell, Plan
+from harness.plan import Plan
 from harness.published import PUBLISHED
 from harness.records import read_records
 from harness.statistics import Difference, against, paired

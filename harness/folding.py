@@ -110,6 +110,8 @@ class Twin:
         placed(network, self.home[0])
         if self.home[0].type == "cpu":
             network.register_forward_pre_hook(lambda _, inputs: ChannelsLast.apply(*inputs))
+        if model._compiled_call_impl is not None:
+            network.compile()  # a copy of a compiled network is a plain one
         self.network = network
 
     def fits(self, model: nn.Module) -> bool:

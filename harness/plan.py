@@ -4,73 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from harness.artefacts import VARIANT, Artefact, Cell, Panel, Row
 from harness.build import DEFAULT_PRESET, Builder, registry
 from harness.columns import PROTOCOLS, Columns, Formula
 from harness.config import merged, read_grid, read_scale
 from harness.errors import run_command, unknown
 from harness.runs import Augment, EvalRun, Probe, Recipe, Selection, TrainRun, Watch
-
-VARIANT = "~"  # base~label~label: a method with the fields that an axis changes
-
-
-@dataclass(frozen=True)
-class Row:
-    """One method as an artefact shows it: the papers' names, and a run per seed."""
-
-    method: str
-    dataset: str
-    network: str
-    runs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Cell(Row):
-    """One number: a row's column, and how it is computed from records."""
-
-    column: str
-    formula: Formula
-
-
-@dataclass(frozen=True)
-class Panel:
-    """The methods that stand side by side, and the axes that tell them apart."""
-
-    axes: tuple[str, ...]
-    methods: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Artefact:
-    name: str
-    kind: str
-    title: str
-    caption: str
-    protocol: str
-    published: str  # the artefact of the papers whose numbers stand beside ours
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    cells: tuple[Cell, ...]
-    panels: tuple[Panel, ...]  # one for each variation
-    show: Mapping[str, Any]  # what a figure's kind must be told
-    published_rows: Mapping[str, str]  # our row -> the papers' name of it, where they differ
-
-    @property
-    def runs(self) -> list[str]:
-        return list(dict.fromkeys(run for row in self.rows for run in row.runs))
-
-    @property
-    def folder(self) -> str:
-        return "tables" if self.kind == "table" else "figures"
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        return (".csv", ".md", ".tex") if self.kind == "table" else (".csv", ".pdf", ".png")
 
 
 class Plan:
@@ -302,6 +247,16 @@ class Plan:
 
 
 planned = cache(Plan.read)  # for commands: a zygote plans once for all its jobs
+
+
+def reported(parser: argparse.ArgumentParser) -> tuple[Plan, argparse.Namespace]:
+    """The words that every command of a report shares, and the plan that they ask for."""
+    parser.add_argument("--scale", default="smoke")
+    parser.add_argument("--grid", type=Path)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--reports", type=Path, default=Path("reports"))
+    options = parser.parse_args()
+    return Plan.read(options.scale, options.grid), options
 
 
 def main() -> None:

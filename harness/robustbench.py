@@ -22,7 +22,7 @@ from harness.config import read_papers
 from harness.entries import Entry, entries
 from harness.errors import run_command
 from harness.files import write_whole
-from harness.plan import Plan
+from harness.plan import Plan, reported
 from harness.records import read_records
 
 
@@ -112,12 +112,7 @@ def write_entries(plan: Plan, results: Path, reports: Path) -> list[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write every model in RobustBench's form.")
-    parser.add_argument("--scale", default="smoke")
-    parser.add_argument("--grid", type=Path)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--reports", type=Path, default=Path("reports"))
-    options = parser.parse_args()
-    plan = Plan.read(options.scale, options.grid)
+    plan, options = reported(parser)
     written = write_entries(plan, options.results, options.reports)
     print(f"{len(written)} files are at {options.reports / plan.name / 'robustbench'}")
 

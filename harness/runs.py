@@ -31,6 +31,12 @@ class Recipe:
     batch_size: int
     augment: Augment
     examples: int | None = None  # train on the first so many images only
+    amp: str | None = None  # "bf16": steps under autocast, for GPUs; verdicts stay in float32
+    compile: bool | None = None  # torch.compile, checked against the plain network at the start
+
+    def __post_init__(self) -> None:
+        if self.amp not in (None, "bf16"):
+            raise unknown("precision", self.amp, ("bf16",), "a recipe's amp")
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from harness.artefacts import Artefact
 from harness.cells import cells, read_artefact
 from harness.columns import PROTOCOLS
 from harness.errors import run_command
 from harness.files import write_whole
-from harness.plan import Artefact, Plan
+from harness.plan import Plan, reported
 
 
 def _number(cell: pd.Series, wrap: dict[str, str], on_test: str, doubted: str, pm: str) -> str:
@@ -126,13 +127,8 @@ def write_table(plan: Plan, name: str, results: Path, reports: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write one table as CSV, Markdown and LaTeX.")
-    parser.add_argument("--scale", default="smoke")
     parser.add_argument("--artefact", required=True)
-    parser.add_argument("--grid", type=Path)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--reports", type=Path, default=Path("reports"))
-    options = parser.parse_args()
-    plan = Plan.read(options.scale, options.grid)
+    plan, options = reported(parser)
     write_table(plan, options.artefact, options.results, options.reports)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness import paths
 from harness.attacks import perturb
@@ -25,7 +25,7 @@ from harness.augment import augmented, unit
 from harness.contracts import Batch, Clock, Lab, Training
 from harness.data import load
 from harness.data.sets import SETS
-from harness.device import DEVICES, limit_threads, pick_device, placed
+from harness.device import DEVICES, autocast, compiled, limit_threads, pick_device, placed
 from harness.errors import UserError, run_command
 from harness.files import read_sealed, sha256, write_sealed, write_whole
 from harness.identity import canonical, seed_from
@@ -78,17 +78,21 @@ def whole(dataset: str, split: str, device: torch.device, examples: int | None =
 
 def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
     entry = SETS[run.dataset]
-    seed = seed_from(run.seed, "weights")
+    seed, sample = seed_from(run.seed, "weights"), whole(run.dataset, "train", device, _SAMPLE)
+
+    def fresh() -> nn.Module:
+        model = placed(new_model(run.network, entry.channels, entry.classes, seed), device)
+        return compiled(model, sample.x[: run.recipe.batch_size]) if run.recipe.compile else model
+
     return Lab(
-        new_model=lambda: placed(
-            new_model(run.network, entry.channels, entry.classes, seed), device
-        ),
+        new_model=fresh,
         parents=tuple(placed(load_model(results, parent), device) for parent in run.parents),
         num_classes=entry.classes,
         generator=lambda role: seeded(device, run.seed, role),
         device=device,
         validation=whole(run.dataset, "validation", device),
-        sample=whole(run.dataset, "train", device, _SAMPLE),
+        sample=sample,
+        amp=run.recipe.amp is not None,
     )
 
 
@@ -167,7 +171,9 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
         sums: dict[str, float] = defaultdict(float)
         for step in range(steps):
             clock = Clock(epoch, step, epochs, steps)
-            for name, value in training.step(batches.at(order, epoch, step), clock).items():
+            with autocast(device, lab.amp):
+                reported = training.step(batches.at(order, epoch, step), clock)
+            for name, value in reported.items():
                 sums[name] += value / steps
             note = "  ".join(
                 f"{name} {value * steps / (step + 1):.4g}" for name, value in sums.items()
@@ -230,7 +236,8 @@ def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> 
     for step in range(steps):
         began = time.monotonic()
         clock = Clock(0, step, run.recipe.epochs, batches.steps_per_epoch)
-        reported = training.step(batches.at(order, 0, step), clock)
+        with autocast(device, lab.amp):
+            reported = training.step(batches.at(order, 0, step), clock)
         seconds = time.monotonic() - began
         values = ", ".join(f"{name} {value:.4g}" for name, value in reported.items())
         print(f"step {step + 1}: {seconds:.2f} s, {values}", flush=True)

@@ -63,6 +63,21 @@ def test_nothing_is_left_to_do(built, grid):
     assert "Nothing to be done" in said(snakemake("-n", cwd=built, grid=grid))
 
 
+def test_a_clone_of_reports_and_records_has_nothing_to_do(built, grid, tmp_path):
+    """Git keeps neither times nor models; an altered record is another matter."""
+    large = shutil.ignore_patterns("*.safetensors", "logs", "benchmarks", "data", ".snakemake")
+    clone = tmp_path / "clone"
+    shutil.copytree(built, clone, ignore=large, copy_function=shutil.copy)
+    for path in (clone / "reports").rglob("*"):
+        os.utime(path, (0, 0))
+    assert "Nothing to be done" in said(snakemake("-n", cwd=clone, grid=grid))
+    for path in (clone / "reports").rglob("*"):
+        os.utime(path, (0, 0))
+    record = next((clone / "results" / "records").glob("*-nt-*.npz"))
+    record.write_bytes(record.read_bytes() + b" ")
+    assert planned(snakemake("-n", cwd=clone, grid=grid))["table"] == 1
+
+
 def test_one_artefact_by_name(built, grid):
     (built / "reports" / "ci" / "tables" / f"{ARTEFACT}.csv").unlink()
     dry = snakemake("-n", ARTEFACT, cwd=built, grid=grid)

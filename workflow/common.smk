@@ -10,6 +10,7 @@ from harness import paths
 from harness.config import CONFIG, ROOT, scales
 from harness.entries import entries
 from harness.errors import UserError
+from harness.manifest import settle
 from harness.plan import Plan
 from harness.zygote import launch
 
@@ -100,6 +101,8 @@ onstart:
         SCALE, GRID
     )  # one process imports torch; train and evaluate are forked from it
 
+
+settle(Path("reports", SCALE))
 
 # Planned here so that a bad config is reported before anything else.
 ENTRIES = entries(plan(SCALE))

@@ -19,7 +19,7 @@ from harness.figures import classes, curves, embedding, images, points, scatter
 from harness.figures.source import Source
 from harness.figures.style import STYLE, sign
 from harness.files import write_whole
-from harness.plan import Plan
+from harness.plan import Plan, reported
 
 KINDS: dict[str, Callable[[Source], tuple[Figure, pd.DataFrame]]] = {
     "scatter": scatter.draw,
@@ -51,13 +51,8 @@ def write_figure(plan: Plan, name: str, results: Path, reports: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw one figure as PDF and PNG, with its CSV.")
-    parser.add_argument("--scale", default="smoke")
     parser.add_argument("--artefact", required=True)
-    parser.add_argument("--grid", type=Path)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--reports", type=Path, default=Path("reports"))
-    options = parser.parse_args()
-    plan = Plan.read(options.scale, options.grid)
+    plan, options = reported(parser)
     write_figure(plan, options.artefact, options.results, options.reports)
 
 

@@ -8,6 +8,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.artefacts import Row
 from harness.errors import expected
 from harness.figures.source import Source
 from harness.figures.style import (
@@ -19,7 +20,6 @@ from harness.figures.style import (
     pretty,
     whole_epochs,
 )
-from harness.plan import Row
 from harness.statistics import wilson
 
 _TITLES = {

@@ -11,11 +11,11 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.artefacts import Cell
 from harness.cells import value
 from harness.columns import Formula
 from harness.figures.source import Source
 from harness.figures.style import PALETTE, pretty
-from harness.plan import Cell
 from harness.records import Record
 
 _SHOWN = 8

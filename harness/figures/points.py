@@ -11,6 +11,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.artefacts import VARIANT
 from harness.figures.source import Source
 from harness.figures.style import (
     PERCENT,
@@ -21,7 +22,6 @@ from harness.figures.style import (
     spread,
     whiskers,
 )
-from harness.plan import VARIANT
 
 _TITLES = {"c": "c, epochs of 120", "gamma": "gamma"}
 

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from harness import paths
+from harness.artefacts import Artefact
 from harness.cells import Records, cells, read_artefact
 from harness.data import Images, load
 from harness.errors import UserError
-from harness.plan import Artefact, Plan
+from harness.plan import Plan
 from harness.records import read_arrays
 
 

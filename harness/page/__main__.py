@@ -18,7 +18,7 @@ from harness.files import write_whole
 from harness.page.artefacts import figures, tables, verdicts
 from harness.page.render import environment
 from harness.page.runs import runs
-from harness.plan import Plan
+from harness.plan import Plan, reported
 from harness.provenance import provenance
 
 
@@ -88,12 +88,8 @@ def write_page(plan: Plan, results: Path, reports: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write the page of a scale.")
-    parser.add_argument("--scale", default="smoke")
-    parser.add_argument("--grid", type=Path)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--reports", type=Path, default=Path("reports"))
-    options = parser.parse_args()
-    path = write_page(Plan.read(options.scale, options.grid), options.results, options.reports)
+    plan, options = reported(parser)
+    path = write_page(plan, options.results, options.reports)
     print(f"the page is at {path}")
 
 

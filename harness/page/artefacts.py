@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from harness.plan import Artefact, Plan
+from harness.artefacts import Artefact
+from harness.plan import Plan
 
 _SCREEN_DPI = 120  # a little larger than in print: screens are further away
 

@@ -60,6 +60,27 @@ rule page:
         "{params.python} -m harness.page --grid {params.grid:q} --scale {wildcards.scale} > {log} 2>&1"
 
 
+# All that the default target wants, and the checksums of what it was made of.
+rule manifest:
+    input:
+        f"reports/{SCALE}/index.html",
+        [f"reports/{SCALE}/robustbench/{name}.json" for name in ENTRIES],
+    output:
+        f"reports/{SCALE}/made_of.sha256",
+    log:
+        f"results/logs/manifest/{SCALE}.log",
+    benchmark:
+        f"results/benchmarks/manifest/{SCALE}.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        python=PYTHON,
+        grid=GRID,
+        scale=SCALE,
+    shell:
+        "{params.python} -m harness.manifest --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"
+
+
 # One named target per artefact: `snakemake --cores 2 plusplus_table1`.
 for name in plan(SCALE).artefacts:
 

@@ -1,0 +1,65 @@
+"""What a plan says of a table or figure: its rows and columns, and the run behind every number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.columns import Formula
+
+VARIANT = "~"  # base~label~label: a method with the fields that an axis changes
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method as an artefact shows it: the papers' names, and a run per seed."""
+
+    method: str
+    dataset: str
+    network: str
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell(Row):
+    """One number: a row's column, and how it is computed from records."""
+
+    column: str
+    formula: Formula
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The methods that stand side by side, and the axes that tell them apart."""
+
+    axes: tuple[str, ...]
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Artefact:
+    name: str
+    kind: str
+    title: str
+    caption: str
+    protocol: str
+    published: str  # the artefact of the papers whose numbers stand beside ours
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    cells: tuple[Cell, ...]
+    panels: tuple[Panel, ...]  # one for each variation
+    show: Mapping[str, Any]  # what a figure's kind must be told
+    published_rows: Mapping[str, str]  # our row -> the papers' name of it, where they differ
+
+    @property
+    def runs(self) -> list[str]:
+        return list(dict.fromkeys(run for row in self.rows for run in row.runs))
+
+    @property
+    def folder(self) -> str:
+        return "tables" if self.kind == "table" else "figures"
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return (".csv", ".md", ".tex") if self.kind == "table" else (".csv", ".pdf", ".png")
