@@ -25,6 +25,7 @@ from harness.provenance import provenance
 
 PARTS = {
     "training": "Training steps",
+    "parallel": "Learners side by side",
     "attacks": "PGD against other libraries",
     "columns": "An evaluation with every column",
     "scaling": "How training time grows",
@@ -32,6 +33,7 @@ PARTS = {
     "method_cost": "What a step of each method costs",
     "corruptions": "Corrupted sets",
     "read_records": "From records to numbers",
+    "build": "The smoke build of everything",
 }
 HERE = Path(__file__).parent
 _HEAD = """# Speed, side by side

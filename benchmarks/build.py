@@ -1,23 +1,66 @@
-"""How much longer a build took than the work in it: wall time over CPU time of its jobs / cores.
+"""The smoke build of everything from scratch: its wall time against the work in it.
 
-`python benchmarks/build.py` in the folder of a build made from scratch in one go. The work is the
-CPU time that trainings and evaluations say they took, and that Snakemake measured for the rules that
-fetch and draw; the wall time is the longest that a log of Snakemake's tells, unless --wall gives it.
+The work is the CPU time that trainings and evaluations say they took, and that Snakemake measured for
+the rules that fetch and draw; the least possible wall time is that over the number of cores. With
+`BUILD=folder` a build that was made there from scratch and in one go is measured instead of a new one.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
+import os
 import re
+import subprocess
+import sys
+import tempfile
+import time
 from datetime import timedelta
 from pathlib import Path
 
+from benchmarks.timing import Row
+from harness.config import ROOT
 from harness.records import read_records
 
 FORKED = ("train", "evaluate")  # of these, Snakemake sees a waiting client only
+CORES = 2
 _ELAPSED = re.compile(r"Elapsed time: (?:(\d+) days?, )?(\d+):(\d+):([\d.]+)")
+
+
+def measure() -> list[Row]:
+    if "BUILD" in os.environ:
+        rows = build_rows(Path(os.environ["BUILD"]))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            snakemake("--cores", str(CORES), folder=folder)
+            rows = build_rows(Path(folder))
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as empty:
+        told = snakemake("-n", "--config", "scale=paper", folder=empty)
+    seconds, jobs = time.monotonic() - began, re.findall(r"^total +(\d+)", told, re.MULTILINE)[0]
+    what = f"`snakemake -n` of the paper grid, {jobs} jobs"
+    return [*rows, Row(what, f"{seconds:.1f} s", "< 15 s", seconds < 15)]
+
+
+def snakemake(*words: str, folder: str) -> str:
+    place = ["--snakefile", str(ROOT / "Snakefile"), "--directory", folder]
+    profile = ["--workflow-profile", str(ROOT / "workflow" / "profiles" / "default")]
+    command = [sys.executable, "-m", "snakemake", *place, *profile, *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def build_rows(folder: Path) -> list[Row]:
+    spent, took = work(folder / "results"), wall(folder / ".snakemake" / "log")
+    total = sum(spent.values())
+    models = len(list(folder.glob("results/models/*/run.json")))
+    parts = ", ".join(f"{rule} {seconds:.0f}" for rule, seconds in spent.items() if seconds >= 1)
+    ratio = took * CORES / total
+    return [
+        Row("work in it, seconds of CPU", f"{total:.0f} for {models} models ({parts})"),
+        Row(f"wall time on {CORES} cores", f"{took / 60:.1f} min", "< 20 min", took < 1200),
+        Row("wall time over the least possible", f"{ratio:.2f}", "<= 1.6", ratio <= 1.6),
+    ]
 
 
 def measured(folder: Path) -> float:
@@ -41,25 +84,9 @@ def work(results: Path) -> dict[str, float]:
 
 
 def wall(logs: Path) -> float:
+    """The longest that a log of Snakemake's tells."""
     found = [_ELAPSED.search(path.read_text()) for path in logs.glob("*.log")]
     times = [tuple(float(part or 0) for part in match.groups()) for match in found if match]
     return max(
         timedelta(days=d, hours=h, minutes=m, seconds=s).total_seconds() for d, h, m, s in times
-    )
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--logs", type=Path, default=Path(".snakemake/log"))
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--wall", type=float, help="seconds, if not from the logs")
-    options = parser.parse_args()
-    spent = work(options.results)
-    for rule, seconds in spent.items():
-        print(f"{rule:>10} {seconds:8.1f} s of CPU")
-    took, total = options.wall or wall(options.logs), sum(spent.values())
-    print(
-        f"{total:.0f} s of work on {options.cores} cores took {took:.0f} s: "
-        f"{took * options.cores / total:.2f} of the least possible"
     )

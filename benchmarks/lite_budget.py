@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 
 import torch
 
@@ -26,7 +28,6 @@ CANDIDATES = [  # widths, examples
     ((24, 48, 96), 10_000),
     ((32, 64, 128), 10_000),
     ((24, 48, 96), 20_000),
-    ((24, 48, 96), 45_000),
 ]
 
 
@@ -35,33 +36,36 @@ def build(widths: tuple[int, ...]):
 
 
 def main(seconds: float) -> None:
+    print("| widths | examples | ms a step | epochs | natural | PGD20 |")
+    print("|---|---:|---:|---:|---:|---:|")
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:  # as two runs of lite would
+        for row in pool.map(judged, CANDIDATES, [seconds] * len(CANDIDATES)):
+            print(row, flush=True)
+
+
+def judged(candidate: tuple[tuple[int, ...], int], seconds: float) -> str:
+    widths, examples = candidate
     torch.set_num_threads(1)
     plan, device = Plan.read("lite"), torch.device("cpu")
     base = plan.train_run("at", "cifar10", "resnet18", seed=0)
     attack = plan.columns.pgd("cifar10", "linf", 20)
-    print("| widths | examples | ms a step | epochs | natural | PGD20 |")
-    print("|---|---:|---:|---:|---:|---:|")
-    for widths, examples in CANDIDATES:
-        NETWORKS["candidate"] = build(widths)
-        run = replace(base, network="candidate", recipe=replace(base.recipe, examples=examples))
-        batches = Batches(run, device)
-        step = calibrated(run, batches, device)
-        epochs = max(1, round(seconds / step / batches.steps_per_epoch))
-        lab = make_lab(run, None, device)  # type: ignore[arg-type]  # AT has no parents to load
-        training = run.method.start(lab)
-        for epoch in range(epochs):
-            order = batches.order(epoch)
-            for number in range(batches.steps_per_epoch):
-                clock = Clock(epoch, number, epochs, batches.steps_per_epoch)
-                training.step(batches.at(order, epoch, number), clock)
-        model, held = training.deployed(), lab.validation
-        adversarial = perturb(attack, model, held.x, held.y, generator=lab.generator("judge"))
-        scores = [100 * accuracy(model, x, held.y) for x in (held.x, adversarial)]
-        print(
-            f"| {widths} | {examples} | {1000 * step:.0f} | {epochs} | "
-            f"{scores[0]:.1f} | {scores[1]:.1f} |",
-            flush=True,
-        )
+    NETWORKS["candidate"] = build(widths)
+    run = replace(base, network="candidate", recipe=replace(base.recipe, examples=examples))
+    batches = Batches(run, device)
+    step = calibrated(run, batches, device)
+    epochs = max(1, round(seconds / step / batches.steps_per_epoch))
+    lab = make_lab(run, None, device)  # type: ignore[arg-type]  # AT has no parents to load
+    training = run.method.start(lab)
+    for epoch in range(epochs):
+        order = batches.order(epoch)
+        for number in range(batches.steps_per_epoch):
+            clock = Clock(epoch, number, epochs, batches.steps_per_epoch)
+            training.step(batches.at(order, epoch, number), clock)
+    model, held = training.deployed(), lab.validation
+    adversarial = perturb(attack, model, held.x, held.y, generator=lab.generator("judge"))
+    natural, robust = (100 * accuracy(model, x, held.y) for x in (held.x, adversarial))
+    cost = f"{1000 * step:.0f} | {epochs}"
+    return f"| {widths} | {examples} | {cost} | {natural:.1f} | {robust:.1f} |"
 
 
 def calibrated(run, batches: Batches, device: torch.device) -> float:

@@ -159,7 +159,7 @@ NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
     "wrn50_2": lambda channels, classes: imagenet_network("wide_resnet50_2", channels, classes),
     "tiny": lambda channels, classes: ResNet((16, 32), 1, channels, classes),
     "tiny_wide": lambda channels, classes: ResNet((16, 48), 1, channels, classes),
-    "small": lambda channels, classes: ResNet((24, 48, 96), 1, channels, classes, stem_stride=2),
+    "small": lambda channels, classes: ResNet((16, 32, 64), 1, channels, classes, stem_stride=2),
     "small_wide": lambda channels, classes: ResNet(
         (32, 64, 128), 1, channels, classes, stem_stride=2
     ),
