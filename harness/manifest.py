@@ -35,20 +35,17 @@ def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Make up-to-date reports no older than what they were made of."""
+    """Give up-to-date reports and what they were made of one and the same time."""
     if not (folder / NAME).exists():
         return
     lines = (folder / NAME).read_text().splitlines()
     sums = {Path(name): value for value, _, name in (line.partition("  ") for line in lines)}
     if not all(path.is_file() for path in sums):
         return
-    made = [path for path in sums if path.is_relative_to(folder)]
-    newest = max(path.stat().st_mtime_ns for path in sums.keys() - made)
-    if min(path.stat().st_mtime_ns for path in made) >= newest:
-        return
-    if all(sha256(path.read_bytes()) == value for path, value in sums.items()):
-        for path in [*made, folder / NAME]:
-            os.utime(path, ns=(newest, newest))
+    times = {path.stat().st_mtime_ns for path in sums}
+    if len(times) > 1 and all(sha256(path.read_bytes()) == sums[path] for path in sums):
+        for path in [*sums, folder / NAME]:
+            os.utime(path, ns=(max(times), max(times)))
 
 
 def main() -> None:
