@@ -51,6 +51,11 @@ class Plan:
             for run, probes in self._probes.items()
         }
 
+    @property
+    def jobs(self) -> int:
+        """How many jobs share a model's evaluation; what they find does not depend on it."""
+        return self.scale["test"].get("jobs", 1)
+
     def artefact(self, name: str) -> Artefact:
         if name not in self.artefacts:
             raise unknown("artefact", name, self.artefacts, "config/grid.yaml")

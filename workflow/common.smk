@@ -47,6 +47,7 @@ def set_report(name):
     return ancient(f"results/data/{name}.txt")
 
 
+@lru_cache(maxsize=None)
 def sets_probed(run):
     probes = plan(scale_of(run)).evaluations[run].probes
     return sorted({probe.dataset.partition("/")[0] for probe in probes})
@@ -56,6 +57,14 @@ def records_of(scale, runs):
     return [
         str(paths.records(RESULTS, plan(scale).evaluations[run].id)) for run in runs
     ]
+
+
+def parts_of(run, fingerprint):
+    """What the jobs say that share an evaluation; a single job does it all by itself."""
+    jobs = int(config.get("jobs", plan(scale_of(run)).jobs))
+    evaluation = f"{run}-{fingerprint}"
+    numbers = range(1, jobs + 1) if jobs > 1 else ()
+    return [str(paths.part(RESULTS, evaluation, number, jobs)) for number in numbers]
 
 
 def claim_records(scale):
@@ -114,3 +123,5 @@ wildcard_constraints:
     artefact=r"\w+",
     scale=r"\w+",
     set=r"[\w-]+",
+    part=r"\d+",
+    parts=r"\d+",
