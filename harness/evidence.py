@@ -14,7 +14,8 @@ import pandas as pd
 
 from harness import paths
 from harness.artefacts import Cell
-from harness.cells import KEYS, norms, published, trust_checks, value
+from harness.cells import KEYS, norms, printed, trust_checks, value
+from harness.config import merged
 from harness.plan import Plan
 from harness.published import PUBLISHED
 from harness.records import read_records
@@ -83,10 +84,18 @@ class Printed:
         return float(np.mean([table[*row, column] for column in number.columns]))
 
     def _table(self, artefact: str) -> dict[tuple, float]:
-        """By data set, network, method and column; a column that is not planned goes by its metric."""
+        """By data set, network, method and column, in our names where the grid has the artefact.
+
+        Its entry there counts, not the scale's: what a scale leaves out is printed all the same.
+        """
         if artefact not in self._tables:
-            if artefact in self.plan.artefacts:
-                rows = published(self.plan.artefacts[artefact], self.plan)
+            own = self.plan.grid["artefacts"].get(artefact, {})
+            changed = self.plan.scale.get("artefacts", {}).get(artefact, {})
+            columns = dict.fromkeys([*own.get("columns", ()), *changed.get("columns", ())])
+            if columns:
+                entry = merged(own, changed)
+                renamed = entry.get("published_rows", {})
+                rows = printed(entry.get("published", artefact), renamed, columns, self.plan)
             else:
                 document, _, name = artefact.partition("_")
                 values = pd.read_csv(PUBLISHED / "values.csv")

@@ -339,6 +339,20 @@ def test_printed_numbers_without_a_plan_for_them(small):
     assert Printed(small)(Comparison(number, 31.0, lower=True)).gain == pytest.approx(0.8)
 
 
+def test_what_a_scale_leaves_out_is_printed_all_the_same(plan, on_paper):
+    """Whole artefacts, or networks and columns of some; rows keep our names (trades0.25: trades)."""
+    claims = read(plan)
+    less = {"plusplus_table1": {"networks": ["resnet18"], "columns": ["NAT"]}}
+    out = {name: "no time" for name in plan.artefacts if name not in less}
+    small = Plan(plan.grid, {**plan.scale, "artefacts": less, "left_out": out}, "ci")
+    assert set(small.artefacts) == set(less)
+    printed = Printed(small)
+    for claim in claims:
+        verdict, row = judge(claim.tree, printed), on_paper.loc[claim.id]
+        assert verdict.numbers == row.published_numbers
+    assert "TRADES" in on_paper.loc["trades_at_89"].published_numbers
+
+
 # --- files
 
 
