@@ -61,6 +61,12 @@ class Plan:
             raise unknown("artefact", name, self.artefacts, "config/grid.yaml")
         return self.artefacts[name]
 
+    def rows_of(self, name: str) -> list[str]:
+        """The methods that an artefact has in the grid or here; a scale may leave out some, or all."""
+        planned = self.artefacts[name].panels if name in self.artefacts else ()
+        panels = [*self._panels(self.grid["artefacts"].get(name, {})), *planned]
+        return list(dict.fromkeys(method for panel in panels for method in panel.methods))
+
     @property
     def data_sets(self) -> list[str]:
         """What must be there before anything starts; corrupted sets as `<base>-c`, `<base>-p`."""
