@@ -17,8 +17,14 @@ from harness.zygote import launch
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
 DEVICE = str(config.get("device", "auto"))
+JOBS = config.get("jobs")  # that share an evaluation, if not as many as the scale says
 RESULTS = Path("results")
 PYTHON = sys.executable
+
+if JOBS is not None and not (isinstance(JOBS, int) and JOBS > 0):
+    raise WorkflowError(
+        f"expected a number of jobs from 1 on, found {JOBS!r}; write --config jobs=4."
+    )
 
 
 @lru_cache
@@ -61,7 +67,7 @@ def records_of(scale, runs):
 
 def parts_of(run, fingerprint):
     """What the jobs say that share an evaluation; a single job does it all by itself."""
-    jobs = int(config.get("jobs", plan(scale_of(run)).jobs))
+    jobs = JOBS or plan(scale_of(run)).jobs
     evaluation = f"{run}-{fingerprint}"
     numbers = range(1, jobs + 1) if jobs > 1 else ()
     return [str(paths.part(RESULTS, evaluation, number, jobs)) for number in numbers]
