@@ -210,8 +210,10 @@ class Measured:
         """Rows are seeds, columns images."""
         if number.artefact not in self.plan.artefacts:
             reason = self.plan.scale.get("left_out", {}).get(number.artefact)
-            text = f"scale {self.plan.name} does not build {number.artefact}"
-            raise MissingError(f"{text}: {reason}" if reason else text)
+            text = f"scale {self.plan.name} does not build"
+            if reason:
+                raise MissingError(f"{text} {number.artefact}: {reason}")
+            raise MissingError(text, number.artefact)
         found = self._cells[number]
         if len(found) < len(number.columns):
             planned = self.plan.artefacts[number.artefact].cells
