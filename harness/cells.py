@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,21 @@ Records = tuple[dict[str, Record], dict[str, Any]]  # of one model, and what is 
 
 
 def published(artefact: Artefact, plan: Plan) -> pd.DataFrame:
-    """The papers' numbers for an artefact, by our keys; a column may have another name there."""
-    document, _, name = artefact.published.partition("_")
+    """The papers' numbers for an artefact, by our keys."""
+    return printed(artefact.published, artefact.published_rows, artefact.columns, plan)
+
+
+def printed(
+    source: str, renamed: Mapping[str, str], columns: Iterable[str], plan: Plan
+) -> pd.DataFrame:
+    """Some columns of a printed table, by our keys; rows and columns may have other names there."""
+    document, _, name = source.partition("_")
     values = pd.read_csv(PUBLISHED)
     values = values[(values.document == document) & (values.artefact == name)]
-    ours = {theirs: our for our, theirs in artefact.published_rows.items()}
+    ours = {theirs: our for our, theirs in renamed.items()}
     values = values.assign(method=values.method.replace(ours))
     parts = []
-    for column in artefact.columns:
+    for column in columns:
         entry = plan.columns.column(column)
         own = values[values.metric == entry.get("published", column)].assign(column=column)
         suffix = f"-{entry['corrupted']}" if entry.get("published") and "corrupted" in entry else ""

@@ -2,13 +2,14 @@
 
 Reads config/claims.yaml; writes reports/<scale>/claims.csv and claims.md. Each claim is judged on the
 published numbers (holds, fails, no number) and on our records (holds, fails, undecided, not measured).
+Where some of a claim's comparisons lack a number, it is judged on the others, and the verdict says so.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise, product
@@ -22,9 +23,7 @@ from harness.errors import run_command, unknown
 from harness.evidence import Measured, Printed, cells
 from harness.files import write_whole
 from harness.plan import Plan, reported
-from harness.verdicts import LEVEL, Comparison, Every, Number, Some, Tree, judge, leaves
-
-WORDS: dict[bool | None, str] = {True: "holds", False: "fails"}
+from harness.verdicts import LEVEL, Comparison, Every, Number, Some, Tree, Verdict, judge, leaves
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Claim:
 
 
 class Reader:
-    """claims.yaml -> trees of comparisons. Patterns are resolved by the rows that a plan has."""
+    """claims.yaml -> trees of comparisons. Patterns are resolved by the rows that the grid has."""
 
     def __init__(self, content: Mapping[str, Any], plan: Plan) -> None:
         self.content, self.plan = content, plan
@@ -73,14 +72,9 @@ class Reader:
             return some
         if "*" not in some:
             return self.content["groups"].get(some, [some])
-        artefact, dataset, network = place.split("/")
-        cells = self.plan.artefacts[artefact].cells if artefact in self.plan.artefacts else ()
-        names = dict.fromkeys(
-            cell.method
-            for cell in cells
-            if (cell.dataset, cell.network) == (dataset, network) and fnmatchcase(cell.method, some)
-        )
-        return [name for name in names if name not in but] or [some]
+        rows = self.plan.rows_of(place.partition("/")[0])
+        names = [name for name in rows if fnmatchcase(name, some) and name not in but]
+        return names or [some]
 
     def _part(self, entry: Mapping[str, Any], place: str) -> Tree:
         artefact, dataset, network = place.split("/")
@@ -140,20 +134,38 @@ def verdicts(plan: Plan, claims: list[Claim], results: Path) -> pd.DataFrame:
     rows = []
     for claim in claims:
         theirs, ours = judge(claim.tree, printed), judge(claim.tree, measured)
-        open_word = "not measured" if ours.missing else "undecided"
         rows.append(
             {
                 "id": claim.id,
                 "claim": claim.text,
                 "source": claim.source,
-                "published_verdict": WORDS.get(theirs.true, "no number"),
-                "published_numbers": theirs.numbers,
-                "our_verdict": WORDS.get(ours.true, open_word),
-                "our_numbers": ours.numbers + measured.doubts(claim.numbers),
+                "published_verdict": worded(theirs, "printed", "no number"),
+                "published_numbers": told(theirs, "not printed"),
+                "our_verdict": worded(ours, "measured", "not measured"),
+                "our_numbers": told(ours, "not measured") + measured.doubts(claim.numbers),
                 "artefacts": " ".join(claim.artefacts),
             }
         )
     return pd.DataFrame(rows)
+
+
+def worded(verdict: Verdict, where: str, nowhere: str) -> str:
+    if not verdict.measured:
+        return nowhere
+    if verdict.true and not verdict.whole:
+        return f"holds where {where} ({verdict.measured} of {verdict.comparisons} comparisons)"
+    return {True: "holds", False: "fails", None: "undecided"}[verdict.true]
+
+
+def told(verdict: Verdict, lacking: str) -> str:
+    if not (verdict.numbers and verdict.lacking):
+        return verdict.numbers or verdict.lacking
+    return f"{verdict.numbers}; {lacking}: {verdict.lacking}"
+
+
+def counted(verdicts: Iterable[str]) -> dict[str, int]:
+    """How often each verdict was reached; what holds only in part is counted by itself."""
+    return dict(Counter(verdict.partition(" (")[0] for verdict in verdicts).most_common())
 
 
 def markdown(table: pd.DataFrame, notice: str) -> str:
@@ -168,7 +180,8 @@ def markdown(table: pd.DataFrame, notice: str) -> str:
         "test (exact McNemar for right and wrong, Student's t for means of columns or several seeds)",
         f"is significant at {100 * LEVEL:.0f} % after Holm's correction over all comparisons of its",
         "claim; p is after that correction. With one seed an interval covers other test images, not",
-        "other trainings. Published numbers have no interval: they are compared as printed.",
+        "other trainings. Published numbers have no interval: they are compared as printed. A claim",
+        "*holds where measured* if all comparisons that this scale has the numbers for are true.",
         "",
         "| claim | published | ours |",
         "|---|---|---|",
@@ -180,8 +193,8 @@ def markdown(table: pd.DataFrame, notice: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counted(verdicts: pd.Series) -> str:
-    return ", ".join(f"{word} {count}" for word, count in Counter(verdicts).most_common())
+def _counted(verdicts: Iterable[str]) -> str:
+    return ", ".join(f"{word} {count}" for word, count in counted(verdicts).items())
 
 
 def write_claims(plan: Plan, results: Path, reports: Path, claims: Path | None = None) -> Path:

@@ -69,8 +69,8 @@ class Columns:
 
     def probe(self, column: str, dataset: str, protocol: str = PROTOCOLS[0]) -> Probe:
         """The record behind a column that is an attack."""
-        entry = self.column(column, protocol)
-        return Probe(dataset, attack=self._attack(entry, dataset), **self.scale["test"])
+        attack, test = self._attack(self.column(column, protocol), dataset), self.scale["test"]
+        return Probe(dataset, test["examples"], attack, test["batch_size"])
 
     def _attack(self, entry: Mapping[str, Any], dataset: str) -> Staged | None:
         kind = entry["attack"]

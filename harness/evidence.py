@@ -6,7 +6,7 @@ is not guessed: the outcome is missing, and says what would have to be built.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,8 @@ import pandas as pd
 
 from harness import paths
 from harness.artefacts import Cell
-from harness.cells import KEYS, norms, published, trust_checks, value
+from harness.cells import KEYS, norms, printed, trust_checks, value
+from harness.config import merged
 from harness.plan import Plan
 from harness.published import PUBLISHED
 from harness.records import read_records
@@ -23,7 +24,22 @@ from harness.verdicts import Comparison, Number, Outcome
 
 
 class MissingError(Exception):
-    """A number that is not there; the message says why, or what to build."""
+    """A number that is not there: why, or what to build; and what lacks, if many share that reason."""
+
+    def __init__(self, reason: str, lacks: str = "") -> None:
+        super().__init__(reason)
+        self.outcome = Outcome(0.0, reason, missing=True, lacks=lacks)
+
+
+def lacking(number: Number, keys: Collection[tuple]) -> str:
+    """The first of a number's names that none of a table's keys has, or the number as a whole."""
+    row = (number.dataset, number.network, number.method)
+    for place, name in enumerate(row):
+        if all(key[place] != name for key in keys):
+            return name
+    known = {key[-1] for key in keys}
+    absent = [column for column in number.columns if column not in known]
+    return ", ".join(absent) or f"{number.column} of {' '.join(row)}"
 
 
 def named(plan: Plan, method: str) -> str:
@@ -66,27 +82,35 @@ class Printed:
         try:
             one = self._number(comparison.one)
             other = self._number(rival) if isinstance(rival, Number) else rival
-        except MissingError as reason:
-            return Outcome(0.0, str(reason), missing=True)
+        except MissingError as error:
+            return error.outcome
         return described(self.plan, comparison, one, other)
 
     def _number(self, number: Number) -> float:
         table = self._table(number.artefact)
-        if not table and "_fig" in number.artefact:
-            raise MissingError(f"the papers print no number for {number.artefact}")
-        for column in number.columns:
-            if (number.dataset, number.network, number.method, column) not in table:
-                raise MissingError(
-                    f"values.csv has no {column} of {number.method} in {number.artefact}"
-                )
+        if not table:
+            figure = "_fig" in number.artefact
+            reason = "the papers print no number for" if figure else "values.csv has no number of"
+            raise MissingError(reason, number.artefact)
         row = (number.dataset, number.network, number.method)
+        if any((*row, column) not in table for column in number.columns):
+            reason = f"{number.artefact} in values.csv has no"
+            raise MissingError(reason, lacking(number, table.keys()))
         return float(np.mean([table[*row, column] for column in number.columns]))
 
     def _table(self, artefact: str) -> dict[tuple, float]:
-        """By data set, network, method and column; a column that is not planned goes by its metric."""
+        """By data set, network, method and column, in our names where the grid has the artefact.
+
+        Its entry there counts, not the scale's: what a scale leaves out is printed all the same.
+        """
         if artefact not in self._tables:
-            if artefact in self.plan.artefacts:
-                rows = published(self.plan.artefacts[artefact], self.plan)
+            own = self.plan.grid["artefacts"].get(artefact, {})
+            changed = self.plan.scale.get("artefacts", {}).get(artefact, {})
+            columns = dict.fromkeys([*own.get("columns", ()), *changed.get("columns", ())])
+            if columns:
+                entry = merged(own, changed)
+                renamed = entry.get("published_rows", {})
+                rows = printed(entry.get("published", artefact), renamed, columns, self.plan)
             else:
                 document, _, name = artefact.partition("_")
                 values = pd.read_csv(PUBLISHED / "values.csv")
@@ -137,8 +161,8 @@ class Measured:
         try:
             one = self._number(comparison.one)
             other = self._number(rival) if isinstance(rival, Number) else rival
-        except MissingError as reason:
-            return Outcome(0.0, str(reason), missing=True)
+        except MissingError as error:
+            return error.outcome
         if self._is_measured(comparison.one):
             means = float(np.mean(one)), float(np.mean(other))
             return described(self.plan, comparison, *means, note=" minutes, without an interval")
@@ -186,11 +210,16 @@ class Measured:
         """Rows are seeds, columns images."""
         if number.artefact not in self.plan.artefacts:
             reason = self.plan.scale.get("left_out", {}).get(number.artefact)
-            text = f"scale {self.plan.name} does not build {number.artefact}"
-            raise MissingError(f"{text}: {reason}" if reason else text)
+            text = f"scale {self.plan.name} does not build"
+            if reason:
+                raise MissingError(f"{text} {number.artefact}: {reason}")
+            raise MissingError(text, number.artefact)
         found = self._cells[number]
         if len(found) < len(number.columns):
-            raise MissingError(f"{number.artefact} has no {number.column} of {number.method}")
+            planned = self.plan.artefacts[number.artefact].cells
+            keys = [(cell.dataset, cell.network, cell.method, cell.column) for cell in planned]
+            reason = f"{number.artefact} at scale {self.plan.name} has no"
+            raise MissingError(reason, lacking(number, keys))
         seeds = []
         for runs in zip(*(cell.runs for cell in found), strict=True):
             pairs = list(zip(runs, found, strict=True))

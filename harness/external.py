@@ -23,7 +23,7 @@ from harness.cells import value
 from harness.columns import PROTOCOLS, Columns
 from harness.data import load
 from harness.errors import UserError, expected
-from harness.evaluate import evaluate
+from harness.evaluate import evaluate, evaluate_part
 from harness.files import sha256, write_whole
 from harness.page.render import environment
 from harness.plan import Plan
@@ -48,7 +48,12 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
     formulas = {c: columns.formula(c, dataset, set(chosen), PROTOCOLS[0]) for c in chosen}
     probes = {probe.id: probe for _, own in formulas.values() for probe in own}
     evaluation = EvalRun(name, tuple(probes[key] for key in sorted(probes)))
-    evaluate(evaluation, model.to(device).eval(), name, options.results, device)
+    model = model.to(device).eval()
+    if options.part:
+        evaluate_part(evaluation, model, name, options.results, device, options.part)
+        print(f"part {options.part} is done; when all are, the same words without --part report")
+        return
+    evaluate(evaluation, model, name, options.results, device)
 
     records, about = read_records(paths.records(options.results, evaluation.id))
     rows, plain = [], {}

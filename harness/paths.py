@@ -32,6 +32,12 @@ def shard(results: Path, run: str, probe: str, number: int) -> Path:
     return results / "records" / run / probe / f"{number:05d}.npz"
 
 
+def part(results: Path, evaluation: str, number: int | str, of: int | str) -> Path:
+    """What one of an evaluation's jobs spent; `*` for its number and their count finds them all."""
+    run, _, fingerprint = evaluation.rpartition("-")
+    return results / "records" / run / f"part-{number}-of-{of}-{fingerprint}.json"
+
+
 def records(results: Path, evaluation: str) -> Path:
     return results / "records" / f"{evaluation}.npz"
 

@@ -51,10 +51,21 @@ class Plan:
             for run, probes in self._probes.items()
         }
 
+    @property
+    def jobs(self) -> int:
+        """How many jobs share a model's evaluation; what they find does not depend on it."""
+        return self.scale["test"].get("jobs", 1)
+
     def artefact(self, name: str) -> Artefact:
         if name not in self.artefacts:
             raise unknown("artefact", name, self.artefacts, "config/grid.yaml")
         return self.artefacts[name]
+
+    def rows_of(self, name: str) -> list[str]:
+        """The methods that an artefact has in the grid or here; a scale may leave out some, or all."""
+        planned = self.artefacts[name].panels if name in self.artefacts else ()
+        panels = [*self._panels(self.grid["artefacts"].get(name, {})), *planned]
+        return list(dict.fromkeys(method for panel in panels for method in panel.methods))
 
     @property
     def data_sets(self) -> list[str]:

@@ -3,11 +3,14 @@
 A claim is a tree of comparisons. Each is true, false or open; `every` and `some` join them as logic
 does when something is not known. On printed numbers a comparison is true or false. On ours it is open
 unless its paired test rejects equality at 5 % after Holm's correction over the claim's comparisons.
+
+What cannot be compared for want of a number is left aside: a claim that would be open for that alone
+holds where measured. Of alternatives none is left aside, unless all are: the lacking one may be true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.statistics import Difference, holm
@@ -62,16 +65,22 @@ class Outcome:
     """What was found for a comparison; `gain` is positive where the claim is right."""
 
     gain: float
-    text: str
+    text: str  # of a missing one: why
     test: Difference | None = None  # none for numbers without images behind them
     missing: bool = False
+    lacks: str = ""  # of a missing one: what its reason speaks of, if many share that reason
 
 
 @dataclass(frozen=True)
 class Verdict:
+    """`whole` if what is missing makes no difference; `numbers` decide, `lacking` are missing."""
+
     true: bool | None
-    missing: bool
+    whole: bool
+    measured: int  # comparisons
+    comparisons: int
     numbers: str
+    lacking: str
 
 
 def leaves(tree: Tree) -> Iterator[Comparison]:
@@ -87,12 +96,19 @@ def judge(tree: Tree, compare: Callable[[Comparison], Outcome]) -> Verdict:
     tested = [c for c, outcome in found.items() if outcome.test is not None]
     corrected = dict(zip(tested, holm([_p(found[c]) for c in tested]), strict=True))
     truth = {c: _truth(outcome, corrected.get(c)) for c, outcome in found.items()}
-    true = _joined(tree, truth)
-    lacking = [outcome.text for c, outcome in found.items() if outcome.missing]
-    if true is None and lacking:
-        return Verdict(None, True, "; ".join(dict.fromkeys(lacking)))
-    deciding = [c for c in _deciding(tree, truth, found) if not found[c].missing]
-    return Verdict(true, False, _told(true, deciding, truth, found, corrected))
+    missing = {c: outcome for c, outcome in found.items() if outcome.missing}
+    whole = _joined(tree, truth)
+    there = _measured(tree, missing)
+    true = whole if whole is not None or there is None else _joined(there, truth)
+    deciding = _deciding(tree, truth, found)
+    return Verdict(
+        true,
+        whole is not None or not missing,
+        len(found) - len(missing),
+        len(found),
+        _told(true, deciding, truth, found, corrected),
+        _lacking(missing.values()),
+    )
 
 
 def _p(outcome: Outcome) -> float:
@@ -116,17 +132,48 @@ def _joined(tree: Tree, truth: dict[Comparison, bool | None]) -> bool | None:
     return None if None in parts else not decisive
 
 
+def _measured(tree: Tree, missing: Container[Comparison]) -> Tree | None:
+    """The tree without what is missing; alternatives stay together, lest the lacking one be denied."""
+    if isinstance(tree, Comparison):
+        return None if tree in missing else tree
+    parts = [_measured(part, missing) for part in tree.parts]
+    kept = tuple(part for part in parts if part is not None)
+    if not kept:
+        return None
+    return tree if isinstance(tree, Some) else Every(kept)
+
+
 def _deciding(
     tree: Tree, truth: dict[Comparison, bool | None], found: dict[Comparison, Outcome]
 ) -> list[Comparison]:
-    """The comparisons that carry the verdict: of alternatives, only the best one."""
+    """The measured comparisons that carry the verdict: of alternatives, only the best one."""
     if isinstance(tree, Comparison):
-        return [tree]
+        return [] if found[tree].missing else [tree]
     parts = [_deciding(part, truth, found) for part in tree.parts]
     if isinstance(tree, Every):
         return [comparison for part in parts for comparison in part]
     rank = {True: 2, None: 1, False: 0}
-    return max(parts, key=lambda part: min((rank[truth[c]], found[c].gain) for c in part))
+    return max(
+        filter(None, parts),
+        key=lambda part: min((rank[truth[c]], found[c].gain) for c in part),
+        default=[],
+    )
+
+
+def _lacking(missing: Iterable[Outcome]) -> str:
+    """Each reason once, with how many comparisons it costs and some of what it speaks of."""
+    reasons: dict[str, list[Outcome]] = {}
+    for outcome in missing:
+        reasons.setdefault(outcome.text, []).append(outcome)
+    texts = []
+    for reason, some in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
+        names = [name for name in dict.fromkeys(outcome.lacks for outcome in some) if name]
+        shown = ", ".join(names[:_SHOWN]) + (
+            f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        )
+        count = f"{len(some)} comparison{'s' * (len(some) > 1)}"
+        texts.append(f"{reason}{' ' * bool(names)}{shown} ({count})")
+    return "; ".join(texts)
 
 
 def _told(
@@ -144,7 +191,8 @@ def _told(
 
     if len(deciding) <= _SHOWN:
         return "; ".join(told(comparison) for comparison in deciding)
-    weakest = min((c for c in deciding if truth[c] is true), key=lambda c: found[c].gain)
+    of_its_kind = [c for c in deciding if truth[c] is true]  # none if a lacking alternative decides
+    weakest = min(of_its_kind or deciding, key=lambda c: found[c].gain)
     counts = [
         f"{sum(truth[c] is value for c in deciding)} {word}"
         for value, word in ((True, "true"), (False, "false"), (None, "open"))

@@ -102,14 +102,15 @@ def command(*words: str, cwd: Path, check: bool = False, **settings) -> subproce
     )
 
 
-def snakemake(*words: str, cwd: Path, grid: Path) -> subprocess.CompletedProcess:
+def snakemake(*words: str, cwd: Path, grid: Path, **config) -> subprocess.CompletedProcess:
     common = [
         "--snakefile",
         str(ROOT / "Snakefile"),
         "--workflow-profile",
         str(ROOT / "profiles" / "default"),
     ]
-    settings = ["--config", "scale=ci", f"grid={grid}", "device=cpu"]
+    config = {"scale": "ci", "grid": grid, "device": "cpu", **config}
+    settings = ["--config", *(f"{name}={value}" for name, value in config.items())]
     return command("snakemake", *common, "--cores", "2", *words, *settings, cwd=cwd)
 
 

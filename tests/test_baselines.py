@@ -43,6 +43,12 @@ def fresh(seed: int = 0) -> torch.nn.Module:
     return new_model("tiny", 1, 10, seed=seed)
 
 
+def in_double(lab, batch):
+    """Both in float64: a rounding that turns a sign in an attack is then too rare to be met."""
+    exact = dataclasses.replace(lab, new_model=lambda: lab.new_model().double())
+    return exact, dataclasses.replace(batch, x=batch.x.double())
+
+
 def ce(logits, y):
     """Cross-entropy from the definition."""
     p = logits.exp() / logits.exp().sum(dim=1, keepdim=True)
@@ -404,8 +410,10 @@ def test_rmc_ends_are_exact_and_stay(curve, batch):
     assert all(torch.equal(weights(end), kept) for end, kept in zip((a, b), before, strict=True))
 
 
-def test_rmc_gradient_from_autograd(curve, batch):
-    training, ends = curve
+def test_rmc_gradient_from_autograd(lab, batch):
+    lab, batch = in_double(lab, batch)
+    ends = fresh(1).double(), fresh(2).double()
+    training = RMC((LINF, L2), OPTIM).start(dataclasses.replace(lab, parents=ends))
     w = [p.detach().clone().requires_grad_(True) for p in training.bend]
     draws = training.lab.generator("curve")
     t = float(torch.rand(1, generator=draws))
@@ -429,7 +437,7 @@ def test_rmc_gradient_from_autograd(curve, batch):
     expected = torch.autograd.grad(ce(logits, batch.y).mean() + decay, w)
     training.step(batch, Clock(0, 0, 4, 3))
     for parameter, gradient in zip(training.bend, expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-10, atol=1e-12)
 
 
 def test_rmc_deploys_the_best_worst_norm_point(curve, monkeypatch):
@@ -469,14 +477,14 @@ def test_ramp_projection():
 
 
 def test_ramp_without_projection_is_its_robust_learner(lab, batch):
+    lab, batch = in_double(lab, batch)
     ramp = RAMP((LINF, L2), OPTIM, beta=0.0).start(lab)
     alone = Single(LogitPairing((LINF, L2), 5.0), OPTIM).start(lab, "robust")
-    # One epoch: the projection rounds, and a later attack may turn a last bit into another sign.
-    for clock in clocks(epochs=1):
+    for clock in clocks(epochs=4):
         ramp.step(batch, clock)
         alone.step(batch, clock)
     torch.testing.assert_close(
-        weights(ramp.deployed()), weights(alone.deployed()), rtol=1e-6, atol=1e-7
+        weights(ramp.deployed()), weights(alone.deployed()), rtol=1e-10, atol=1e-12
     )
 
 

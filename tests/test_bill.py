@@ -20,11 +20,11 @@ from harness.balls import Ball
 from harness.bill import Work, of_attack, of_evaluation, of_training, read_rates, rows, shape, text
 from harness.config import scales
 from harness.data import count
-from harness.evaluate import evaluate_batch
 from harness.learner import Optim, Single
 from harness.meter import operations, rate, seconds
 from harness.models import new_model
 from harness.plan import Plan
+from harness.probing import evaluate_batch
 from harness.runs import EvalRun, Probe
 
 OPTIM = Optim(lr=0.05, weight_decay=5e-4)

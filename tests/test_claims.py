@@ -9,13 +9,16 @@ import yaml
 from conftest import ROOT, command
 
 from harness import paths
-from harness.claims import Reader, markdown, read, runs, verdicts
+from harness.claims import Reader, markdown, read, runs, told, verdicts, worded
 from harness.columns import Formula
 from harness.config import read_claims
 from harness.errors import UserError
 from harness.evidence import Measured, Printed
+from harness.page.artefacts import verdicts as on_page
+from harness.page.render import environment
 from harness.plan import Plan
 from harness.records import Record, write_records
+from harness.statistics import Difference
 from harness.verdicts import Comparison, Every, Number, Outcome, Some, judge, leaves
 
 ARTEFACT = "cvpr23_table1a"
@@ -133,16 +136,88 @@ def test_every_and_some():
     assert judge(Every((Some((down, down)), up)), compare).true is False
 
 
-def test_what_is_missing_leaves_a_claim_open_unless_it_fails_anyway():
-    tree, compare = outcomes(up=1.0, down=-1.0, gone=0.0)
+UP, DOWN, OPEN = 2.0, -1.0, None  # gains; an open one has a test that rejects nothing
 
-    def lacking(comparison):
-        found = compare(comparison)
-        return replace(found, missing=True) if comparison is tree["gone"] else found
 
-    verdict = judge(Every((tree["up"], tree["gone"])), lacking)
-    assert (verdict.true, verdict.missing, verdict.numbers) == (None, True, "gone")
-    assert judge(Every((tree["down"], tree["gone"])), lacking).true is False
+def verdict_of(make, **gains):
+    """What is said of a tree that `make` builds of comparisons by name; `gone...` are missing."""
+
+    def compare(comparison):
+        name = comparison.one.method
+        if name.startswith("gone"):
+            return Outcome(0.0, "no", missing=True, lacks=name)
+        test = Difference(0.1, -1.0, 1.0, 0.9) if gains[name] is OPEN else None
+        return Outcome(gains[name] or 0.1, name, test)
+
+    names = [*gains, *(f"gone{number}" for number in range(6))]
+    tree = {name: Comparison(Number("t", "d", "n", name, ("c",)), 0.0) for name in names}
+    return judge(make(**tree), compare)
+
+
+def test_what_is_there_is_judged():
+    verdict = verdict_of(lambda up, gone0, gone1, **_: Every((up, gone0, gone1)), up=UP)
+    assert (verdict.true, verdict.whole) == (True, False)
+    assert (verdict.measured, verdict.comparisons) == (1, 3)
+    assert verdict.numbers == "up"
+    assert verdict.lacking == "no gone0, gone1 (2 comparisons)"
+    assert worded(verdict, "measured", "") == "holds where measured (1 of 3 comparisons)"
+
+
+def test_one_false_comparison_decides_whatever_is_missing():
+    verdict = verdict_of(lambda up, down, gone0, **_: Every((up, down, gone0)), up=UP, down=DOWN)
+    assert (verdict.true, verdict.whole) == (False, True)
+    assert told(verdict, "not measured") == "up; down; not measured: no gone0 (1 comparison)"
+    assert worded(verdict, "measured", "") == "fails"
+
+
+def test_an_open_comparison_leaves_it_undecided_whatever_is_missing():
+    verdict = verdict_of(lambda up, wide, gone0, **_: Every((up, wide, gone0)), up=UP, wide=OPEN)
+    assert worded(verdict, "measured", "") == "undecided"
+    assert told(verdict, "not measured") == (
+        "up; wide, p = 0.9; not measured: no gone0 (1 comparison)"
+    )
+
+
+def test_nothing_measured_is_not_a_verdict():
+    verdict = verdict_of(lambda gone0, gone1, **_: Every((gone0, Some((gone1,)))))
+    assert (verdict.true, verdict.measured) == (None, 0)
+    assert worded(verdict, "measured", "not measured") == "not measured"
+    assert told(verdict, "not measured") == "no gone0, gone1 (2 comparisons)"
+
+
+@pytest.mark.parametrize(
+    ("some", "word", "numbers"),
+    [
+        (("up", "gone0"), "holds", "own; up"),  # one true alternative suffices
+        (("down", "gone0"), "undecided", "own; down"),  # the lacking one might be true
+        (("wide", "gone0"), "undecided", "own; wide, p = 0.9"),
+        (("gone0", "gone1"), "holds where measured (1 of 3 comparisons)", "own"),
+        (("down", "down"), "fails", "own; down"),
+    ],
+)
+def test_alternatives_of_which_some_are_missing(some, word, numbers):
+    def make(own, **names):
+        return Every((own, Some(tuple(names[name] for name in some))))
+
+    verdict = verdict_of(make, own=UP, up=UP, down=DOWN, wide=OPEN)
+    assert worded(verdict, "measured", "") == word
+    assert verdict.numbers == numbers
+
+
+def test_many_comparisons_of_which_a_lacking_alternative_decides():
+    """All that was measured is true or false, yet the claim is open: the weakest is told."""
+
+    def make(a, b, c, down, gone0, **_):
+        return Every((a, b, c, Some((down, gone0))))
+
+    verdict = verdict_of(make, a=UP, b=UP, c=UP, down=DOWN)
+    assert verdict.true is None
+    assert verdict.numbers == "down (of 4 comparisons 3 true, 1 false)"
+
+
+def test_reasons_are_told_once():
+    verdict = verdict_of(lambda up, **gone: Every((up, *gone.values())), up=UP)
+    assert verdict.lacking == "no gone0, gone1, gone2 and 3 more (6 comparisons)"
 
 
 # --- on printed numbers
@@ -169,6 +244,7 @@ def on_paper(plan):
         ("imagenet_all", "fails", "68.36 against 68.46"),
         ("increasing_gamma", "holds", "47.15 against 46.07"),
         ("c_five", "no number", "the papers print no number for plusplus_fig5"),
+        ("ema_helps", "no number", "values.csv has no number of zipper_table8 (2 comparisons)"),
     ],
 )
 def test_published_verdicts(claim, verdict, numbers, on_paper):
@@ -289,7 +365,45 @@ def test_what_is_not_built_says_what_to_build(small, tmp_path):
     elsewhere = {**BEST, "in": ["plusplus_fig5/cifar10/resnet18"]}
     assert "does not build plusplus_fig5" in judged(small, tmp_path, elsewhere).our_numbers
     mistyped = {**BEST, "columns": ["CW"]}
-    assert "has no CW of trades6" in judged(small, tmp_path, mistyped).our_numbers
+    assert (
+        "cvpr23_table1a at scale ci has no CW (2" in judged(small, tmp_path, mistyped).our_numbers
+    )
+
+
+def test_a_network_that_the_scale_leaves_out(small, tmp_path):
+    store(small, tmp_path, {"trades6": (0.95, 0.5), "at": (0.8, 0.5), "fat": (0.8, 0.5)})
+    wide = f"{ARTEFACT}/cifar10/wrn32_10"
+    row = judged(small, tmp_path, {**BEST, "in": [PLACE, wide]})
+    assert row.our_verdict == "holds where measured (2 of 4 comparisons)"
+    assert "95.00 against 80.00 (AT)" in row.our_numbers
+    assert row.our_numbers.endswith(
+        "; not measured: cvpr23_table1a at scale ci has no wrn32_10 (2 comparisons)"
+    )
+    assert judged(small, tmp_path, {**BEST, "in": [wide]}).our_verdict == "not measured"
+    store(small, tmp_path, {"trades6": (0.7, 0.5)})
+    assert judged(small, tmp_path, {**BEST, "in": [PLACE, wide]}).our_verdict == "fails"
+
+
+def test_a_pattern_means_the_rows_of_the_grid(small, tmp_path):
+    """A scale with fewer rows measures a part of "better than all"; so does one without the table."""
+    fewer = {**small.scale, "artefacts": {ARTEFACT: {"methods": ["at", "trades6", "fat"]}}}
+    plan = Plan(small.grid, fewer, "ci")
+    store(plan, tmp_path, {"trades6": (0.95, 0.5), "at": (0.8, 0.5), "fat": (0.8, 0.5)})
+    best = {**BEST, "than": "*"}
+    row = judged(plan, tmp_path, best)
+    assert row.our_verdict == "holds where measured (2 of 3 comparisons)"
+    assert "at scale ci has no nt (1 comparison)" in row.our_numbers
+    out = Plan(small.grid, {**small.scale, "left_out": {ARTEFACT: "no time"}}, "ci")
+    row = judged(out, tmp_path, best)
+    assert row.our_verdict == "not measured"
+    assert row.our_numbers == "scale ci does not build cvpr23_table1a: no time (3 comparisons)"
+    assert row.published_verdict == judged(plan, tmp_path, best).published_verdict == "fails"
+
+
+def test_the_papers_may_lack_a_number_too(small, tmp_path):
+    row = judged(small, tmp_path, {**BEST, "better": "fat", "than": ["at", "eat"]})
+    assert row.published_verdict == "holds where printed (1 of 2 comparisons)"
+    assert "not printed: cvpr23_table1a in values.csv has no eat (1 comp" in row.published_numbers
 
 
 def test_a_failed_trust_check_is_not_silent(small, tmp_path):
@@ -339,6 +453,20 @@ def test_printed_numbers_without_a_plan_for_them(small):
     assert Printed(small)(Comparison(number, 31.0, lower=True)).gain == pytest.approx(0.8)
 
 
+def test_what_a_scale_leaves_out_is_printed_all_the_same(plan, on_paper):
+    """Whole artefacts, or networks and columns of some; rows keep our names (trades0.25: trades)."""
+    claims = read(plan)
+    less = {"plusplus_table1": {"networks": ["resnet18"], "columns": ["NAT"]}}
+    out = {name: "no time" for name in plan.artefacts if name not in less}
+    small = Plan(plan.grid, {**plan.scale, "artefacts": less, "left_out": out}, "ci")
+    assert set(small.artefacts) == set(less)
+    printed = Printed(small)
+    for claim in claims:
+        verdict, row = judge(claim.tree, printed), on_paper.loc[claim.id]
+        assert told(verdict, "not printed") == row.published_numbers
+    assert "TRADES" in on_paper.loc["trades_at_89"].published_numbers
+
+
 # --- files
 
 
@@ -357,6 +485,32 @@ def test_the_command(small, tmp_path):
     assert header == (
         "id,claim,source,published_verdict,published_numbers,our_verdict,our_numbers,artefacts"
     )
+
+
+def test_what_holds_in_part_is_counted_apart(small, tmp_path):
+    store(small, tmp_path, {"trades6": (0.95, 0.5), "at": (0.8, 0.5), "fat": (0.8, 0.5)})
+    parts = [BEST, {**BEST, "in": [PLACE, f"{ARTEFACT}/cifar10/wrn32_10"]}]
+    parts.append({**BEST, "in": [PLACE, f"{ARTEFACT}/cifar100/resnet18"], "than": ["at"]})
+    content = {**claimed(), "claims": [claimed(part)["claims"][0] for part in parts]}
+    table = verdicts(small, Reader(content, small).claims(), tmp_path)
+    text = markdown(table, "a notice")
+    assert "Ours: holds where measured 2, holds 1." in text
+    assert "**holds where measured (1 of 2 comparisons)**: NAT, cifar10" in text
+    folder = tmp_path / "ci"
+    folder.mkdir()
+    table.to_csv(folder / "claims.csv", index=False)
+    shown = on_page(small, folder)
+    assert shown["counts"]["our"] == {
+        "holds": 1,
+        "holds where measured": 2,
+        "fails": 0,
+        "undecided": 0,
+    }
+    page = environment().get_template("verdicts.html.j2").render(verdicts=shown)
+    assert "<b>1</b> holds, <b>2</b> holds where measured, <b>0</b> fails" in page
+    assert page.count('class="verdict holds-where-measured"') == 2
+    assert "holds where measured (2 of 4 comparisons)</span>" in page
+    assert "has no wrn32_10 (2 comparisons)" in page
 
 
 def test_the_table_counts_verdicts(on_paper):

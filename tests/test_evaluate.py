@@ -16,8 +16,9 @@ from harness.augment import unit
 from harness.cells import value
 from harness.data import load
 from harness.errors import UserError
-from harness.evaluate import evaluate, evaluate_batch, evaluate_family
+from harness.evaluate import evaluate
 from harness.plan import Plan
+from harness.probing import evaluate_batch, evaluate_family
 from harness.records import read_records, read_shard
 from harness.runs import EvalRun, Probe
 from harness.store import description, load_model

@@ -17,8 +17,14 @@ from harness.zygote import launch
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
 DEVICE = str(config.get("device", "auto"))
+JOBS = config.get("jobs")  # that share an evaluation, if not as many as the scale says
 RESULTS = Path("results")
 PYTHON = sys.executable
+
+if JOBS is not None and not (isinstance(JOBS, int) and JOBS > 0):
+    raise WorkflowError(
+        f"expected a number of jobs from 1 on, found {JOBS!r}; write --config jobs=4."
+    )
 
 
 @lru_cache
@@ -47,6 +53,7 @@ def set_report(name):
     return ancient(f"results/data/{name}.txt")
 
 
+@lru_cache(maxsize=None)
 def sets_probed(run):
     probes = plan(scale_of(run)).evaluations[run].probes
     return sorted({probe.dataset.partition("/")[0] for probe in probes})
@@ -56,6 +63,14 @@ def records_of(scale, runs):
     return [
         str(paths.records(RESULTS, plan(scale).evaluations[run].id)) for run in runs
     ]
+
+
+def parts_of(run, fingerprint):
+    """What the jobs say that share an evaluation; a single job does it all by itself."""
+    jobs = JOBS or plan(scale_of(run)).jobs
+    evaluation = f"{run}-{fingerprint}"
+    numbers = range(1, jobs + 1) if jobs > 1 else ()
+    return [str(paths.part(RESULTS, evaluation, number, jobs)) for number in numbers]
 
 
 def claim_records(scale):
@@ -114,3 +129,5 @@ wildcard_constraints:
     artefact=r"\w+",
     scale=r"\w+",
     set=r"[\w-]+",
+    part=r"\d+",
+    parts=r"\d+",

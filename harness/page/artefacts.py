@@ -11,6 +11,7 @@ import pandas as pd
 from PIL import Image
 
 from harness.artefacts import Artefact
+from harness.claims import counted
 from harness.plan import Plan
 
 _SCREEN_DPI = 120  # a little larger than in print: screens are further away
@@ -88,5 +89,8 @@ def verdicts(plan: Plan, folder: Path) -> dict[str, Any] | None:
 
 
 def _counts(verdicts: pd.Series) -> dict[str, int]:
-    known = dict.fromkeys(("holds", "fails", "undecided"), 0)
-    return known | verdicts.value_counts().to_dict()
+    """Three verdicts always, though none be found; the others, such as what holds in part, if found."""
+    found = counted(verdicts)
+    partly = [word for word in found if word.startswith("holds where")]
+    order = dict.fromkeys(("holds", *partly, "fails", "undecided", *found))
+    return {word: found.get(word, 0) for word in order}

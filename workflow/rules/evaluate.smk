@@ -1,10 +1,12 @@
 # One job per model, for all that any artefact wants to know of it: starting torch costs more than
-# many an attack at smoke scale. Records that exist already are not computed again.
+# many an attack at smoke scale. Records that exist already are not computed again. Where the scale (or
+# --config jobs=K) shares the work among K jobs, this one only joins what they wrote, and checks.
 rule evaluate:
     input:
         model=str(paths.model(RESULTS, "{run}")),
         description=str(paths.description(RESULTS, "{run}")),
         data=lambda wildcards: [set_report(name) for name in sets_probed(wildcards.run)],
+        parts=lambda wildcards: parts_of(wildcards.run, wildcards.hash),
     output:
         str(paths.records(RESULTS, "{run}-{hash}")),
     log:
@@ -20,6 +22,23 @@ rule evaluate:
         grid=GRID,
         device=DEVICE,
         scale=lambda wildcards: scale_of(wildcards.run),
+        part="",
     shell:
-        "{params.python} -m harness.start evaluate --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
+        "{params.python} -m harness.start evaluate --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} {params.part} "
         "--threads {threads} --device {params.device} > {log} 2>&1"
+
+
+# Every K-th batch of a model. Its batches are no outputs: those of a killed job remain.
+use rule evaluate as evaluate_part with:
+    input:
+        model=str(paths.model(RESULTS, "{run}")),
+        description=str(paths.description(RESULTS, "{run}")),
+        data=lambda wildcards: [set_report(name) for name in sets_probed(wildcards.run)],
+    output:
+        str(paths.part(RESULTS, "{run}-{hash}", "{part}", "{parts}")),
+    log:
+        "results/logs/evaluate_part/{run}-{hash}-{part}-of-{parts}.log",
+    benchmark:
+        "results/benchmarks/evaluate_part/{run}-{hash}-{part}-of-{parts}.tsv"
+    params:
+        part=lambda wildcards: f"--part {wildcards.part}/{wildcards.parts}",
