@@ -35,17 +35,19 @@ def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Give up-to-date reports and what they were made of one and the same time."""
+    """Make up-to-date reports no older than what they were made of."""
     if not (folder / NAME).exists():
         return
     lines = (folder / NAME).read_text().splitlines()
     sums = {Path(name): value for value, _, name in (line.partition("  ") for line in lines)}
     if not all(path.is_file() for path in sums):
         return
-    times = {path.stat().st_mtime_ns for path in sums}
-    if len(times) > 1 and all(sha256(path.read_bytes()) == sums[path] for path in sums):
-        for path in [*sums, folder / NAME]:
-            os.utime(path, ns=(max(times), max(times)))
+    made = [path for path in sums if path.is_relative_to(folder)] + [folder / NAME]
+    newest = max(path.stat().st_mtime_ns for path in sums.keys() - made)
+    late = [path for path in made if path.stat().st_mtime_ns < newest]
+    if late and all(sha256(path.read_bytes()) == sums[path] for path in sums):
+        for path in late:
+            os.utime(path, ns=(newest, newest))
 
 
 def main() -> None:
