@@ -12,13 +12,18 @@ from harness.entries import entries
 from harness.errors import UserError
 from harness.manifest import settle
 from harness.plan import Plan
+from harness.resources import Machine
 from harness.zygote import launch
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
-DEVICE = str(config.get("device", "auto"))
 RESULTS = Path("results")
 PYTHON = sys.executable
+try:
+    MACHINE = Machine.of(config)
+except UserError as error:
+    raise WorkflowError(str(error)) from None
+DEVICE = MACHINE.device
 
 
 @lru_cache
@@ -70,6 +75,21 @@ def processes(run):
     return plan(scale_of(run)).runs[run].processes
 
 
+def asks(job):
+    """A rule's `resources`: job is `MACHINE.train` or `MACHINE.evaluate`. On one machine Snakemake counts
+    what `--resources` limits and ignores the rest; a cluster is asked for all of it."""
+
+    @lru_cache(maxsize=None)
+    def ask(run, attempt):
+        return job(plan(scale_of(run)), run, attempt)
+
+    return {
+        "runtime": lambda wildcards, attempt: ask(wildcards.run, attempt).minutes,
+        "mem_mb": lambda wildcards, attempt: ask(wildcards.run, attempt).megabytes,
+        "gpu": lambda wildcards, attempt: ask(wildcards.run, attempt).gpus,
+    }
+
+
 def artefact(scale, name):
     try:
         return plan(scale).artefact(name)
@@ -97,9 +117,9 @@ def artefact_files(scale, name):
 
 
 onstart:
-    launch(
-        SCALE, GRID
-    )  # one process imports torch; train and evaluate are forked from it
+    # One process imports torch; train and evaluate are forked from it. Not a batch system's jobs.
+    if workflow.local_exec:
+        launch(SCALE, GRID)
 
 
 settle(Path("reports", SCALE))

@@ -15,11 +15,15 @@ rule evaluate:
     conda:
         "../../environment.yml"
     threads: plan(SCALE).scale["threads"]
+    resources:
+        **asks(MACHINE.evaluate),
     params:
         python=PYTHON,
         grid=GRID,
         device=DEVICE,
         scale=lambda wildcards: scale_of(wildcards.run),
     shell:
-        "{params.python} -m harness.start evaluate --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
+        # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
+        "exec {params.python} -m harness.start --gpus {resources.gpu} evaluate --grid {params.grid:q} "
+        "--scale {params.scale} --run {wildcards.run} "
         "--threads {threads} --device {params.device} > {log} 2>&1"
