@@ -4,10 +4,10 @@ Snakemake counts devices (`--resources gpu=4`) but names none. Here a job locks 
 for, a file each, and sees only these in CUDA_VISIBLE_DEVICES. The kernel drops a lock with the last
 process that holds it, however that one ended. A job that finds too few of them free waits.
 
-The devices are those that CUDA_VISIBLE_DEVICES names when Snakemake starts, or else all of the machine's;
-without any, nothing happens. Inside an allocation of Slurm's they are the allocation's: where it is just
-what the job asks for there is nothing to choose. Only jobs of the same user on the same machine see each
-other's locks, and a device has to go by the same name for both.
+The devices are those that CUDA_VISIBLE_DEVICES names when Snakemake starts, or else all of the
+machine's; without any, nothing happens. Inside an allocation of Slurm's they are the allocation's:
+where it is just what the job asks for, there is nothing to choose. Only jobs of one user on one machine
+see each other's locks, and a device has to go by the same name for both.
 """
 
 from __future__ import annotations

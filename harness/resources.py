@@ -1,10 +1,10 @@
-"""What a job asks of a batch system: minutes, megabytes, GPUs. Torch-free, and cheap: rules ask at parse.
+"""What a job asks of a batch system: minutes, megabytes, GPUs. Torch-free and cheap: rules ask early.
 
 Minutes are the bill's passes (docs/passes.csv) times what a pass of the network costs
-(docs/operations.csv) at a speed that the user states (`--config device_tflops=20`) or that is guessed low
-here, times two, plus a start. A job that failed asks for twice as much at each further attempt, up to
-`--config max_minutes=2880`: a longer training is cut there and continues at the next attempt. A method
-that was never measured is billed as the costliest that was.
+(docs/operations.csv) at a speed that the user states (`--config device_tflops=20`) or that is guessed
+low here, times two, plus a start. A job that failed asks for twice as much at each further attempt, up
+to `--config max_minutes=2880`: a longer training is cut there and continues at the next attempt. What
+was never measured is billed as the costliest that was.
 
 Megabytes are the host's (a GPU's own are no resource that batch systems share out), and grow to four
 times the first request at most: that a training of ten days fails daily says nothing about its memory.

@@ -4,8 +4,8 @@ Below a Snakemake that keeps a zygote (harness/zygote.py) the command runs in a 
 which has torch already; this one passes on its words, folder, environment and open files, waits, and
 ends with the same exit code. If this one is killed, so is the other. Where no zygote answers (another
 machine, control group or Slurm job, a plain command line) the command runs right here, with the same
-result. `python -m harness.start --gpus 1 train ...` first takes a GPU for the command's own, if there are
-any (harness/gpus.py).
+result. `python -m harness.start --gpus 1 train ...` first takes a GPU for the command alone, if there
+are any (harness/gpus.py).
 """
 
 from __future__ import annotations

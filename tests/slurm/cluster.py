@@ -1,8 +1,8 @@
 """A Slurm of one's own on this machine, for as long as a `with` lasts: one node, two pretended GPUs.
 
-Real munged, slurmctld and slurmd of Debian's packages, in a scratch folder with a key and ports of their
-own. Only /etc/slurm must be the real place, since the executor's job steps look nowhere else: what is
-there is put aside and comes back. The daemons are children that the kernel ends with this process.
+Real munged, slurmctld and slurmd of Debian's packages, in a scratch folder with a key and ports of
+their own. Only /etc/slurm must be the real place, since the executor's job steps look nowhere else: what
+is there is put aside and comes back. The daemons are children that the kernel ends with this process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def install() -> None:
         sys.exit(f"expected the packages {' and '.join(PACKAGES)}, found no apt-get; install them.")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
-        done = subprocess.run(["apt-get", "-qq", *words], env=environment, stdout=subprocess.DEVNULL)
+        done = subprocess.run(
+            ["apt-get", "-qq", *words], env=environment, stdout=subprocess.DEVNULL
+        )
         if done.returncode != 0 and words[0] == "install":
             sys.exit("expected Debian's Slurm packages, found that apt-get failed; see above.")
 
@@ -155,7 +157,9 @@ class Cluster:
     def _daemon(self, *words: str) -> None:
         log = (self.folder / f"daemon{len(self.daemons)}.log").open("w")
         command = ["setpriv", "--pdeathsig", "TERM", *words]
-        self.daemons.append(subprocess.Popen(command, stdout=log, stderr=log))
+        self.daemons.append(  # in a session of its own: Ctrl-C is for us, who end it in good order
+            subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        )
 
     def _wait(self, what: str, there, seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds
@@ -178,13 +182,16 @@ class Cluster:
         return [{key: value for key, _, value in line} for line in words if len(line) > 5]
 
     def __exit__(self, *problem: object) -> None:
-        if len(self.daemons) == 1 + len(DAEMONS):
-            subprocess.run(["scancel", "--user", "root"], capture_output=True, timeout=60)
-            deadline = time.monotonic() + 20
-            while running("slurmstepd") and time.monotonic() < deadline:
-                time.sleep(0.1)
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-        for daemon in self.daemons:
-            daemon.wait(30)
-        restore()
+        try:
+            if len(self.daemons) == 1 + len(DAEMONS):
+                subprocess.run(["scancel", "--user", "root"], capture_output=True, timeout=30)
+                deadline = time.monotonic() + 20
+                while running("slurmstepd") and time.monotonic() < deadline:
+                    time.sleep(0.1)
+            for daemon in reversed(self.daemons):
+                daemon.terminate()
+                daemon.wait(30)
+        finally:
+            for daemon in self.daemons:
+                daemon.kill()
+            restore()

@@ -1,12 +1,12 @@
 """`make test-slurm`: a part of the smoke grid through a real Slurm, beside the same part without it.
 
-Checked: the models are bitwise the same, the records and the table equal; every job asked for the time,
-memory, GPUs and partition that harness/resources.py says; jobs side by side saw different GPUs; none was
-forked from a zygote; a cancelled training came back with twice the time, a requeued one by Slurm's
-doing, both continuing from their checkpoints; with device=cpu no GPU is asked for.
+Checked: the models are bitwise the same, the records and the table equal; every job asked for the
+time, memory, GPUs and partition that harness/resources.py says; jobs side by side saw different GPUs;
+none was forked from a zygote; a cancelled training came back with twice the time, a requeued one by
+Slurm's doing, both continuing from their checkpoints; with device=cpu no GPU is asked for.
 
-Not checked: real GPUs, limits that are enforced, several machines, accounting, and a job that really runs
-into its limit (Slurm counts in minutes; the retry is the same as the cancelled job's).
+Not checked: real GPUs, limits that are enforced, several machines, accounting, and a job that really
+runs into its limit (Slurm counts in minutes; the retry is the same as the cancelled job's).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def through_slurm(**what) -> None:
 
 
 class Watch(threading.Thread):
-    """What the jobs' processes see, and two mishaps: a job cancelled, another sent back to the queue."""
+    """What the jobs see, and two mishaps: one is cancelled, another sent back to the queue."""
 
     def __init__(self, cluster: Cluster, plan: Plan, results: Path) -> None:
         super().__init__(daemon=True)
@@ -127,7 +127,9 @@ def asked(job: dict[str, str]) -> Request:
     return Request(1440 * int(days or 0) + 60 * int(hours) + int(minutes), megabytes, int(gpus[1]))
 
 
-def check_requests(jobs: list[dict[str, str]], plan: Plan, machine: Machine, cancelled: str) -> None:
+def check_requests(
+    jobs: list[dict[str, str]], plan: Plan, machine: Machine, cancelled: str
+) -> None:
     attempts: dict[str, int] = {}
     for job in sorted(jobs, key=lambda job: int(job["JobId"])):
         rule, run = re.fullmatch(r"rule_(\w+?)_wildcards_(.*)", job["Comment"]).groups()
@@ -137,7 +139,9 @@ def check_requests(jobs: list[dict[str, str]], plan: Plan, machine: Machine, can
         assert asked(job) == wanted, (asked(job), wanted)
         assert job["Partition"] == ("gpu" if wanted.gpus else "cpu")
         assert job["JobState"] == ("CANCELLED" if job["JobId"] == cancelled else "COMPLETED"), job
-        print(f"  {job['JobId']:>3} {rule:<8} attempt {attempt}: {wanted}  {job['JobState']}  {run}")
+        print(
+            f"  {job['JobId']:>3} {rule:<8} attempt {attempt}: {wanted}  {job['JobState']}  {run}"
+        )
 
 
 def check_together(together: list[dict]) -> None:
@@ -190,7 +194,9 @@ def main() -> None:
         grid = small_grid(folder)
         plan = Plan.read(SCALE, grid)
         with Cluster(folder) as cluster:
-            print(f"{output('sbatch', '--version').strip()} is up after {time.monotonic() - began:.0f} s")
+            print(
+                f"{output('sbatch', '--version').strip()} is up after {time.monotonic() - began:.0f} s"
+            )
             began = time.monotonic()
             watch = Watch(cluster, plan, folder / "slurm" / "results")
             watch.start()
@@ -198,7 +204,9 @@ def main() -> None:
             watch.over.set()
             watch.join()
             jobs = cluster.jobs()
-            print(f"{TABLE} of {len(METHODS)} models through Slurm: {time.monotonic() - began:.0f} s")
+            print(
+                f"{TABLE} of {len(METHODS)} models through Slurm: {time.monotonic() - began:.0f} s"
+            )
             check_requests(jobs, plan, Machine(), watch.cancelled)
             check_together(watch.together)
             assert watch.cancelled
