@@ -1,7 +1,7 @@
 """A Slurm of one's own on this machine, for as long as a `with` lasts: one node, two pretended GPUs.
 
 Real munged, slurmctld and slurmd of Debian's packages, in a scratch folder with a key and ports of
-their own. Only /etc/slurm must be the real place, since the executor's job steps look nowhere else: what
+their own. Only /etc/slurm must be the real place, as the executor's job steps look nowhere else: what
 is there is put aside and comes back. The daemons are children that the kernel ends with this process.
 """
 
@@ -31,9 +31,10 @@ def free_ports(number: int) -> list[int]:
 
 
 def running(name: str) -> bool:
-    for status in Path("/proc").glob("[0-9]*/comm"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if status.read_text().strip() == name:
+            alive = (process / "cmdline").read_bytes()  # a zombie has none
+            if alive and (process / "comm").read_text().strip() == name:
                 return True
         except OSError:
             continue

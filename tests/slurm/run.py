@@ -59,7 +59,8 @@ def run_of(plan: Plan, slug: str) -> str:
 
 def snakemake(*words: str, folder: Path, grid: Path, target: str, device: str = "auto") -> None:
     folder.mkdir()
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+    command = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "snakemake"]
+    command += ["--snakefile", str(ROOT / "Snakefile")]
     command += ["--workflow-profile", str(ROOT / "profiles" / "default"), *words]
     command += ["--config", f"scale={SCALE}", f"grid={grid}", f"device={device}", "--", target]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -186,7 +187,7 @@ def check_continued(folder: Path, plan: Plan) -> None:
 
 
 def main() -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit("stopped"))
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="test-slurm-") as scratch:
