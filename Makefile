@@ -3,10 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 
-.PHONY: reproduce test lint types bench clean help
+.PHONY: reproduce test test-slurm lint types bench clean help
 
 help:            ## this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## */: /'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## */: /'
 
 reproduce: .venv/ready  ## build every table and figure at smoke scale, and the page
 	$(BIN)/snakemake --cores $(CORES)
@@ -14,6 +14,10 @@ reproduce: .venv/ready  ## build every table and figure at smoke scale, and the 
 
 test: lint types  ## lint, types, unit tests and a small DAG
 	$(BIN)/pytest
+
+test-slurm: .venv/ready  ## a part of the grid through a real Slurm on this machine; installs it, as root
+	$(BIN)/pip install --quiet -e ".[slurm]"
+	$(BIN)/python -u tests/slurm/run.py
 
 lint: .venv/ready  ## style of Python and Snakemake files
 	$(BIN)/ruff check .

@@ -3,7 +3,7 @@
 A method's passes are those of one real step, at several times of a run, on a tiny network that is
 always right, so that no example leaves an attack early; if a network that is always wrong takes another
 number, the rate is an upper bound. `python -m harness.meter` writes those of all scales to
-docs/passes.csv.
+docs/passes.csv, and what a pass of each network costs to docs/operations.csv.
 
 A pass is timed on the device at hand, in batches as large as the share of 20 seconds allows, or its
 operations are counted, for a device that one does not have.
@@ -29,6 +29,7 @@ from harness.errors import run_command
 from harness.losses import cross_entropy
 from harness.models import new_model
 from harness.plan import Plan
+from harness.resources import Network, write_networks
 from harness.runs import TrainRun
 from harness.train import device_name
 
@@ -202,13 +203,43 @@ def operations(run: TrainRun) -> Work:
     return Work(*found)
 
 
+def measured(run: TrainRun) -> Network:
+    """What a run's network costs per image; nothing is computed."""
+    kept: dict[int, Tensor] = {}  # by storage: two layers may keep the same tensor
+
+    def note(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    model, images = _network(run, torch.device("meta"))
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        model.train()(images(1).x)
+    weights = list(model.parameters())
+    for weight in weights:
+        kept.pop(weight.untyped_storage()._cdata, None)
+    price = operations(run)
+    return Network(
+        run.network,
+        SETS[run.dataset].channels,
+        *SETS[run.dataset].size,
+        *price.parts,
+        kept_bytes=float(sum(tensor.nbytes for tensor in kept.values())),
+        weight_bytes=float(sum(weight.nbytes for weight in weights)),
+    )
+
+
 def main() -> None:
     limit_threads(1)
     found: dict[str, tuple[str, Rate]] = {}
+    networks: dict[tuple, Network] = {}
     for scale in scales():
-        found = rates(Plan.read(scale)) | found
+        plan = Plan.read(scale)
+        found = rates(plan) | found
+        for kind, run in {_kind(run): run for run in plan.runs.values()}.items():
+            networks.setdefault(kind, measured(run))
     write_rates(found)
-    print(f"{len(found)} shapes of methods measured")
+    write_networks(list(networks.values()))
+    print(f"{len(found)} shapes of methods and {len(networks)} networks measured")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 Below a Snakemake that keeps a zygote (harness/zygote.py) the command runs in a process forked from it,
 which has torch already; this one passes on its words, folder, environment and open files, waits, and
 ends with the same exit code. If this one is killed, so is the other. Where no zygote answers (another
-machine or control group, a plain command line) the command runs right here, with the same result.
+machine, control group or Slurm job, a plain command line) the command runs right here, with the same
+result. `python -m harness.start --gpus 1 train ...` first takes a GPU for the command alone, if there
+are any (harness/gpus.py).
 """
 
 from __future__ import annotations
@@ -15,24 +17,28 @@ import socket
 import sys
 from pathlib import Path
 
+from harness.errors import run_command
+from harness.gpus import ALLOCATION, claim
+
 ADDRESS = "GENERALIST_ZYGOTE"
 STARTED = b"s"
 
 
 def control_group() -> str:
     """A batch system's limits and devices belong to this: a job must not slip out of it."""
+    allocation = os.environ.get(ALLOCATION, "")  # not every Slurm makes groups
     try:
-        return Path("/proc/self/cgroup").read_text()
+        return allocation + Path("/proc/self/cgroup").read_text()
     except OSError:
-        return ""
+        return allocation
 
 
-def started(line: socket.socket, address: str) -> bool:
+def started(line: socket.socket, address: str, locks: list[int]) -> bool:
     request = {"words": sys.argv[1:], "folder": os.getcwd(), "control_group": control_group()}
     content = json.dumps({**request, "environment": dict(os.environ)}).encode()
     try:
         line.connect(address)
-        socket.send_fds(line, [len(content).to_bytes(8, "big")], [0, 1, 2])
+        socket.send_fds(line, [len(content).to_bytes(8, "big")], [0, 1, 2, *locks])
         line.sendall(content)
         return line.recv(1) == STARTED
     except OSError:
@@ -40,8 +46,12 @@ def started(line: socket.socket, address: str) -> bool:
 
 
 def main() -> None:
+    locks: list[int] = []
+    if sys.argv[1:2] == ["--gpus"]:
+        run_command(lambda: locks.extend(claim(int(sys.argv[2]))))
+        del sys.argv[1:3]
     with socket.socket(socket.AF_UNIX) as line:
-        if started(line, os.environ.get(ADDRESS, "")):
+        if started(line, os.environ.get(ADDRESS, ""), locks):
             code = line.recv(1)
             if not code:
                 print(

@@ -34,6 +34,7 @@ from harness.start import ADDRESS, STARTED, control_group
 # The last ones are what torch's optimizers and AutoAttack import on first use.
 IMPORTS = ("harness.train", "harness.evaluate", "torch._dynamo", "pyautoattack")
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_LOCKS = 64  # at most, that a client may hand over: harness/gpus.py
 _launched: list[subprocess.Popen] = []  # their pipes stay open as long as this process lives
 
 
@@ -79,11 +80,11 @@ def serve(listener: socket.socket, scale: str, grid: str) -> None:
 def work(line: socket.socket) -> NoReturn:
     """One job, from the client's request to its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    length, files, _, _ = socket.recv_fds(line, 8, 3)
+    length, files, _, _ = socket.recv_fds(line, 8, 3 + _LOCKS)  # the locks are held by being open
     request = json.loads(line.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
     if request["control_group"] != control_group():
         os._exit(0)
-    for number, file in enumerate(files):
+    for number, file in enumerate(files[:3]):
         os.dup2(file, number)
         os.close(file)
     os.chdir(request["folder"])

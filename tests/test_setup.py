@@ -35,7 +35,19 @@ def test_dependencies_point_one_way(package):
 
 @pytest.mark.parametrize(
     "module",
-    [f"harness.{name}" for name in ("plan", "tables", "page", "audit", "claims", "robustbench")],
+    [
+        f"harness.{name}"
+        for name in (
+            "plan",
+            "tables",
+            "page",
+            "audit",
+            "claims",
+            "robustbench",
+            "resources",
+            "start",
+        )
+    ],
 )
 def test_planning_and_reporting_never_import_torch(module):
     code = (

@@ -12,14 +12,19 @@ from harness.entries import entries
 from harness.errors import UserError
 from harness.manifest import settle
 from harness.plan import Plan
+from harness.resources import Machine
 from harness.zygote import launch
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
-DEVICE = str(config.get("device", "auto"))
 JOBS = config.get("jobs")  # that share an evaluation, if not as many as the scale says
 RESULTS = Path("results")
 PYTHON = sys.executable
+try:
+    MACHINE = Machine.of(config)
+except UserError as error:
+    raise WorkflowError(str(error)) from None
+DEVICE = MACHINE.device
 
 if JOBS is not None and not (isinstance(JOBS, int) and JOBS > 0):
     raise WorkflowError(
@@ -85,6 +90,24 @@ def processes(run):
     return plan(scale_of(run)).runs[run].processes
 
 
+def asks(job):
+    """A rule's `resources`: job is `MACHINE.train` or `MACHINE.evaluate`. On one machine Snakemake counts
+    what `--resources` limits and ignores the rest; a cluster is asked for all of it."""
+
+    @lru_cache(maxsize=None)
+    def request(run, attempt, parts):
+        return job(plan(scale_of(run)), run, attempt, parts)
+
+    def ask(wildcards, attempt):
+        return request(wildcards.run, attempt, int(wildcards.get("parts", 1)))
+
+    return {
+        "runtime": lambda wildcards, attempt: ask(wildcards, attempt).minutes,
+        "mem_mb": lambda wildcards, attempt: ask(wildcards, attempt).megabytes,
+        "gpu": lambda wildcards, attempt: ask(wildcards, attempt).gpus,
+    }
+
+
 def artefact(scale, name):
     try:
         return plan(scale).artefact(name)
@@ -112,9 +135,9 @@ def artefact_files(scale, name):
 
 
 onstart:
-    launch(
-        SCALE, GRID
-    )  # one process imports torch; train and evaluate are forked from it
+    # One process imports torch; train and evaluate are forked from it. Not a batch system's jobs.
+    if workflow.local_exec:
+        launch(SCALE, GRID)
 
 
 settle(Path("reports", SCALE))

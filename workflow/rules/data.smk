@@ -1,5 +1,11 @@
 # Fetch and verify what a scale needs, before any training starts: `snakemake --cores 2 data`. What
-# cannot be had is said with the file and the folder that would help.
+# cannot be had is said with the file and the folder that would help. On a cluster this runs beside
+# Snakemake: nodes that compute seldom reach the network.
+localrules:
+    fetch,
+    data,
+
+
 rule fetch:
     output:
         "results/data/{set}.txt",

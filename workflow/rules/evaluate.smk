@@ -17,6 +17,8 @@ rule evaluate:
     conda:
         "../../environment.yml"
     threads: plan(SCALE).scale["threads"]
+    resources:
+        **asks(MACHINE.evaluate),
     params:
         python=PYTHON,
         grid=GRID,
@@ -24,7 +26,9 @@ rule evaluate:
         scale=lambda wildcards: scale_of(wildcards.run),
         part="",
     shell:
-        "{params.python} -m harness.start evaluate --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} {params.part} "
+        # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
+        "exec {params.python} -m harness.start --gpus {resources.gpu} evaluate --grid {params.grid:q} "
+        "--scale {params.scale} --run {wildcards.run} {params.part} "
         "--threads {threads} --device {params.device} > {log} 2>&1"
 
 

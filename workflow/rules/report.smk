@@ -1,4 +1,14 @@
-# From records to what readers look at.
+# From records to what readers look at. Seconds each, without torch: on a cluster they run beside Snakemake,
+# since submitting one would take longer than making it.
+localrules:
+    table,
+    figure,
+    page,
+    manifest,
+    verdicts,
+    robustbench,
+
+
 rule table:
     input:
         lambda wildcards: record_files(wildcards.scale, wildcards.artefact),

@@ -19,6 +19,8 @@ rule train:
     conda:
         "../../environment.yml"
     threads: lambda wildcards: plan(SCALE).scale["threads"] * processes(wildcards.run)
+    resources:
+        **asks(MACHINE.train),
     params:
         threads=lambda wildcards, threads: max(1, threads // processes(wildcards.run)),
         python=PYTHON,
@@ -26,5 +28,7 @@ rule train:
         device=DEVICE,
         scale=lambda wildcards: scale_of(wildcards.run),
     shell:
-        "{params.python} -m harness.start train --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
+        # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
+        "exec {params.python} -m harness.start --gpus {resources.gpu} train --grid {params.grid:q} "
+        "--scale {params.scale} --run {wildcards.run} "
         "--threads {params.threads} --device {params.device} > {log} 2>&1"
