@@ -1,7 +1,8 @@
 """Evaluate one model: `python -m harness.evaluate --scale smoke --run ID`.
 
 Each probe is worked off batch by batch; a batch's record is written as soon as it is done, so a
-killed job loses at most one batch, and a second start computes only what is missing. The random
+killed job, or one that SIGTERM asks to leave, loses at most one batch, and a second start computes
+only what is missing. The random
 stream of a batch depends on the probe and the batch alone, so the order of work changes nothing; PGDs
 that differ in their steps only share it, and one run: PGD20 is a snapshot of PGD100.
 """
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness import paths
+from harness import paths, stopping
 from harness.attacks import PGD, Passes, counting, perturb, snapshots
 from harness.augment import unit
 from harness.autoattack import listening
@@ -163,6 +164,7 @@ def evaluate(
             for probe in family:
                 shards[probe.id].append(done[probe.id])
             progress.update(count + 1)
+            stopping.check()
         records |= {probe_id: joined(own) for probe_id, own in shards.items()}
     about = {
         "run": evaluation.run,

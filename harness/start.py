@@ -2,7 +2,8 @@
 
 Below a Snakemake that keeps a zygote (harness/zygote.py) the command runs in a process forked from it,
 which has torch already; this one passes on its words, folder, environment and open files, waits, and
-ends with the same exit code. If this one is killed, so is the other. Where no zygote answers (another
+ends with the same exit code. SIGTERM is passed on: the job leaves as it would by itself, and this one
+with it. If this one is killed, so is the other. Where no zygote answers (another
 machine or control group, a plain command line) the command runs right here, with the same result.
 """
 
@@ -11,12 +12,17 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
+
+from harness import stopping
 
 ADDRESS = "GENERALIST_ZYGOTE"
 STARTED = b"s"
+STOP = b"t"
 
 
 def control_group() -> str:
@@ -40,16 +46,29 @@ def started(line: socket.socket, address: str) -> bool:
 
 
 def main() -> None:
+    passed_on = False
     with socket.socket(socket.AF_UNIX) as line:
+
+        def pass_on(*_: object) -> None:
+            nonlocal passed_on
+            passed_on = True
+            with suppress(OSError):  # it has just ended
+                line.sendall(STOP)
+
         if started(line, os.environ.get(ADDRESS, "")):
+            signal.signal(signal.SIGTERM, pass_on)
             code = line.recv(1)
-            if not code:
-                print(
-                    f"error: expected {sys.argv[1]} to end by itself, found that it was killed; see "
-                    "that the memory suffices and start again.",
-                    file=sys.stderr,
-                )
-            sys.exit(code[0] if code else 1)
+            if code:
+                sys.exit(code[0])
+            if passed_on:  # it came before the job could listen
+                print(f"error: {stopping.Stopped()}", file=sys.stderr)
+                sys.exit(stopping.CODE)
+            print(
+                f"error: expected {sys.argv[1]} to end by itself, found that it was killed; see "
+                "that the memory suffices and start again.",
+                file=sys.stderr,
+            )
+            sys.exit(1)
     del sys.argv[0]
     runpy.run_module(f"harness.{sys.argv[0]}", run_name="__main__", alter_sys=True)
 
