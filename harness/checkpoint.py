@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from harness.contracts import Training
 from harness.errors import UserError
 from harness.files import read_sealed, write_sealed
 from harness.runs import TrainRun
@@ -39,10 +38,10 @@ class Position:
 
 
 def save_checkpoint(
-    path: Path, run: TrainRun, training: Training, position: Position, beside: Mapping[str, Any]
+    path: Path, run: TrainRun, learned: dict, position: Position, beside: Mapping[str, Any]
 ) -> None:
     buffer = io.BytesIO()
-    state = {"run": run.id, "training": training.state_dict(), **asdict(position), **beside}
+    state = {"run": run.id, "training": learned, **asdict(position), **beside}
     torch.save(state, buffer)
     write_sealed(path, buffer.getvalue())
 

@@ -48,6 +48,11 @@ def held() -> Iterator[None]:
         _Sigterm.held = before
 
 
+def hold() -> None:
+    """No SIGTERM from here on: who asks `asked` decides, together with others."""
+    _Sigterm.held = True
+
+
 def asked() -> bool:
     return _Sigterm.came
 
