@@ -62,6 +62,7 @@ def launch(processes: int) -> None:
         run_id=uuid4().hex,
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",
+        local_addr="localhost",  # a name server may not know this machine
         max_restarts=0,
         shutdown_timeout=_SECONDS_TO_LEAVE,
     )

@@ -173,7 +173,8 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
                 if leave:
                     raise stopping.Stopped
                 note = "  ".join(f"{n} {v * steps / at.step:.4g}" for n, v in at.sums.items())
-                progress.update(clock.steps_done + 1, f"epoch {epoch + 1}/{epochs}  {note}")
+                if distributed.leads():
+                    progress.update(clock.steps_done + 1, f"epoch {epoch + 1}/{epochs}  {note}")
                 if late:
                     keep(training)
                     kept = time.monotonic()
