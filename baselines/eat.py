@@ -59,6 +59,7 @@ class EAT:
     floor: float = 0.1  # the least probability of a norm
 
     REVISION: ClassVar[int] = 1
+    NEEDS_WHOLE_BATCH: ClassVar[str] = "chooses its norm by all errors so far"
 
     def __post_init__(self) -> None:
         if not self.threats or self.floor * len(self.threats) > 1:

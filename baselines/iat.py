@@ -26,6 +26,7 @@ class IAT:
     alpha: float = 1.0
 
     REVISION: ClassVar[int] = 1
+    NEEDS_WHOLE_BATCH: ClassVar[str] = "mixes images of the whole batch"
 
     @property
     def slug(self) -> str:

@@ -60,6 +60,7 @@ class RAMP:
     beta: float = 0.5
 
     REVISION: ClassVar[int] = 1
+    NEEDS_WHOLE_BATCH: ClassVar[str] = "averages over those who are right"
 
     @property
     def slug(self) -> str:

@@ -36,6 +36,7 @@ class RMC:
     optim: Optim
 
     REVISION: ClassVar[int] = 1
+    NEEDS_WHOLE_BATCH: ClassVar[str] = "moves its network when it is asked for it"
 
     @property
     def slug(self) -> str:

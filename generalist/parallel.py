@@ -7,7 +7,9 @@ the serial training, in the same order: no bit differs, and checkpoints of one c
 Weights travel after every step: beside an attack of ten passes that is noise (benchmarks/parallel.py),
 while partial sums that travel rarely would round differently.
 
-Batches, losses, errors and checkpoints travel through a pipe; a process whose parent is gone ends.
+Batches, losses, errors and checkpoints travel through a pipe; a process whose parent is gone ends. On
+SIGTERM, which Slurm sends to all of them, only the training process acts: it still needs the others'
+state for its checkpoint.
 Networks that draw from torch's global generator (dropout) draw other numbers than in serial.
 """
 
@@ -18,10 +20,10 @@ import os
 import signal
 import threading
 import traceback
-import weakref
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from typing import Any
 
 from generalist.generalist import GeneralistTraining, overwrite
@@ -110,7 +112,8 @@ class Remote:
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         other.close()  # so that its end is noticed here
-        weakref.finalize(self, stop, self.process, self.pipe)
+        # Before multiprocessing's own end, which would wait for what ignores its SIGTERM.
+        Finalize(self, stop, (self.process, self.pipe), exitpriority=1)
 
     def ask(self, what: str, *about: Any) -> None:
         try:
@@ -132,7 +135,7 @@ class Remote:
         return expected(
             f"the process of learner {self.slug} to go on",
             f"its end with exit code {self.process.exitcode}",
-            "see that the memory suffices and start again (a run continues from its last epoch)",
+            "see that the memory suffices and start again (a run continues from its checkpoint)",
         )
 
     def stepped(self) -> float:
@@ -154,12 +157,13 @@ class Remote:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.ask("load_state_dict", state)
+        self.seen.load_state_dict(state.get("averaged", state["model"]))  # a report may come first
         self.answer()
 
 
 def stop(process: BaseProcess, pipe: Connection) -> None:
     pipe.close()
-    process.terminate()
+    process.kill()  # it holds nothing, and ignores SIGTERM
     process.join()
 
 
@@ -175,7 +179,8 @@ def work(
     """The life of a learner's process: do what the training process asks, until it is gone."""
     from torch.distributed import TCPStore
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the training process too
+    for number in (signal.SIGINT, signal.SIGTERM):  # they reach the training process too
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     if lines.nccl:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+
+from harness import stopping
 
 
 class UserError(Exception):
@@ -24,9 +27,17 @@ def unknown(kind: str, found: object, known: Iterable[str], where: str) -> UserE
 
 
 def run_command(main: Callable[[], None]) -> None:
-    """Run a command line's main: user errors and file errors become one line and exit code 2."""
+    """Run a command line's main: user errors and file errors become one line and exit code 2.
+
+    SIGTERM becomes one line too (harness/stopping.py).
+    """
+    stopping.listen()
     try:
         main()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # too late: everything is done
+    except stopping.Stopped as stopped:
+        print(f"error: {stopped}", file=sys.stderr)
+        raise SystemExit(stopping.CODE) from None
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None

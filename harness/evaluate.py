@@ -1,9 +1,10 @@
 """Evaluate one model: `python -m harness.evaluate --scale smoke --run ID`.
 
 Each probe is worked off batch by batch; a batch's record is written as soon as it is done, so a
-killed job loses at most one batch, and a second start computes only what is missing. The random
-stream of a batch depends on the probe and the batch alone, so the order of work changes nothing; PGDs
-that differ in their steps only share it, and one run: PGD20 is a snapshot of PGD100.
+killed job, or one that SIGTERM asks to leave, loses at most one batch, and a second start computes
+only what is missing. The random stream of a batch depends on the probe and the batch alone, so the
+order of work changes nothing; PGDs that differ in their steps only share it, and one run: PGD20 is a
+snapshot of PGD100.
 
 Several jobs can share the work: `--part 2/8` does every eighth batch, and the plain command, once all
 parts are there, finds nothing missing, makes the trust checks and joins what they wrote.
@@ -23,7 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from harness import paths
+from harness import paths, stopping
 from harness.augment import unit
 from harness.checks import EXAMPLES, Check, inspect
 from harness.data import Images, load
@@ -57,9 +58,8 @@ def worked_off(
     """Each record of a part's batches by its probe: read if it is there, else computed and written."""
     families: dict[str, list[Probe]] = defaultdict(list)
     for probe in sorted(evaluation.probes, key=lambda p: getattr(p.attack, "steps", 0)):
-        families[probe.id if probe.heat else probe.family].append(
-            probe
-        )  # maps take a run of their own
+        alone = probe.heat  # maps take a run of their own
+        families[probe.id if alone else probe.family].append(probe)
     turns = itertools.count()
     for number, family in enumerate(families.values()):
         one = family[0]
@@ -88,6 +88,7 @@ def worked_off(
                     records[probe.id] = record
             yield from records.items()
             progress.update(done + 1)
+            stopping.check()
 
 
 def evaluate_part(

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.device import placed
+from harness.distributed import SharedBatchNorm2d
 
 
 def folded(model: nn.Module) -> nn.Module | None:
@@ -40,7 +41,8 @@ def foldable(model: nn.Module) -> bool:
     if "FOLDS" not in vars(type(model)):
         return False
     norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
-    usual = all(type(n) is nn.BatchNorm2d and n.affine and n.track_running_stats for n in norms)
+    kinds = (nn.BatchNorm2d, SharedBatchNorm2d)  # in eval mode the same
+    usual = all(type(n) in kinds and n.affine and n.track_running_stats for n in norms)
     return usual and all(type(c) is nn.Conv2d and c.bias is None for c in _pairs(model).values())
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from harness.attacks import PGD, Staged
 from harness.contracts import Method
@@ -33,10 +33,17 @@ class Recipe:
     examples: int | None = None  # train on the first so many images only
     amp: str | None = None  # "bf16": steps under autocast, for GPUs; verdicts stay in float32
     compile: bool | None = None  # torch.compile, checked against the plain network at the start
+    data_parallel: int | None = None  # so many processes, each with its slice of every batch
 
     def __post_init__(self) -> None:
         if self.amp not in (None, "bf16"):
             raise unknown("precision", self.amp, ("bf16",), "a recipe's amp")
+        if self.data_parallel is not None and (self.data_parallel < 2 or self.compile):
+            raise expected(
+                "data_parallel of 2 processes or more, without compile",
+                f"data_parallel: {self.data_parallel}, compile: {self.compile}",
+                "take one of them out of the recipe",
+            )
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,22 @@ class TrainRun:
 
     REVISION: ClassVar[int] = 1
 
+    def __post_init__(self) -> None:
+        if self.recipe.data_parallel is None:
+            return
+        for reason in whole_batch(self.method):
+            raise expected(
+                "a method whose batches can be sliced, for data_parallel",
+                f"{self.method.slug}, which {reason}",
+                "take data_parallel out of its recipe",
+            )
+        if getattr(self.method, "processes", 1) > 1:
+            raise expected(
+                "learners side by side or data_parallel",
+                f"both for {self.method.slug}",
+                "take `parallel` or data_parallel out",
+            )
+
     @cached_property
     def id(self) -> str:
         where = f"{self.dataset}-{self.network}-{self.method.slug}-s{self.seed}"
@@ -97,8 +120,19 @@ class TrainRun:
 
     @property
     def processes(self) -> int:
-        """How many processes train it side by side; a method may say so, most need one."""
-        return getattr(self.method, "processes", 1)
+        """How many processes train it side by side; method or recipe may say so, most need one."""
+        own: int = getattr(self.method, "processes", 1)
+        return self.recipe.data_parallel or own
+
+
+def whole_batch(method: Any) -> list[str]:
+    """Why a method, or a loss inside it, must see a batch as a whole."""
+    if isinstance(method, tuple):
+        return [reason for own in method for reason in whole_batch(own)]
+    if not is_dataclass(method):
+        return []
+    own = [reason] if (reason := getattr(method, "NEEDS_WHOLE_BATCH", None)) else []
+    return own + whole_batch(tuple(getattr(method, f.name) for f in fields(method)))
 
 
 @dataclass(frozen=True)

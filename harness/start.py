@@ -2,10 +2,11 @@
 
 Below a Snakemake that keeps a zygote (harness/zygote.py) the command runs in a process forked from it,
 which has torch already; this one passes on its words, folder, environment and open files, waits, and
-ends with the same exit code. If this one is killed, so is the other. Where no zygote answers (another
-machine, control group or Slurm job, a plain command line) the command runs right here, with the same
-result. `python -m harness.start --gpus 1 train ...` first takes a GPU for the command alone, if there
-are any (harness/gpus.py).
+ends with the same exit code. SIGTERM is passed on: the job leaves as it would by itself, and this one
+with it. If this one is killed, so is the other. Where no zygote answers (another machine, control group
+or Slurm job, a plain command line) the command runs right here, with the same result. `python -m
+harness.start --gpus 1 train ...` first takes a GPU for the command alone, if there are any
+(harness/gpus.py).
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from harness import stopping
 from harness.errors import run_command
 from harness.gpus import ALLOCATION, claim
 
 ADDRESS = "GENERALIST_ZYGOTE"
 STARTED = b"s"
+STOP = b"t"
 
 
 def control_group() -> str:
@@ -50,16 +55,29 @@ def main() -> None:
     if sys.argv[1:2] == ["--gpus"]:
         run_command(lambda: locks.extend(claim(int(sys.argv[2]))))
         del sys.argv[1:3]
+    passed_on = False
     with socket.socket(socket.AF_UNIX) as line:
+
+        def pass_on(*_: object) -> None:
+            nonlocal passed_on
+            passed_on = True
+            with suppress(OSError):  # it has just ended
+                line.sendall(STOP)
+
         if started(line, os.environ.get(ADDRESS, ""), locks):
+            signal.signal(signal.SIGTERM, pass_on)
             code = line.recv(1)
-            if not code:
-                print(
-                    f"error: expected {sys.argv[1]} to end by itself, found that it was killed; see "
-                    "that the memory suffices and start again.",
-                    file=sys.stderr,
-                )
-            sys.exit(code[0] if code else 1)
+            if code:
+                sys.exit(code[0])
+            if passed_on:  # it came before the job could listen
+                print(f"error: {stopping.Stopped()}", file=sys.stderr)
+                sys.exit(stopping.CODE)
+            print(
+                f"error: expected {sys.argv[1]} to end by itself, found that it was killed; see "
+                "that the memory suffices and start again.",
+                file=sys.stderr,
+            )
+            sys.exit(1)
     del sys.argv[0]
     runpy.run_module(f"harness.{sys.argv[0]}", run_name="__main__", alter_sys=True)
 

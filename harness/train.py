@@ -1,17 +1,16 @@
 """Train one run, resumably: `python -m harness.train --scale smoke --run ID`.
 
 The batch of a step is a pure function of (run, epoch, step): nothing of the data order needs to be
-saved, and a run continued from its checkpoint ends bitwise where an undisturbed one ends.
+saved, and a run continued from its checkpoint ends bitwise where an undisturbed one ends. A checkpoint
+is written after each epoch, every ten minutes, and when SIGTERM asks the run to leave.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import pickle
 import time
-from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,16 @@ import torch
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from harness import paths
+from harness import distributed, paths, stopping
 from harness.attacks import perturb
 from harness.augment import augmented, unit
+from harness.checkpoint import Position, read_checkpoint, save_checkpoint
 from harness.contracts import Batch, Clock, Lab, Training
 from harness.data import load
 from harness.data.sets import SETS
-from harness.device import DEVICES, autocast, compiled, limit_threads, pick_device, placed
-from harness.errors import UserError, run_command
-from harness.files import read_sealed, sha256, write_sealed, write_whole
+from harness.device import DEVICES, autocast, compiled, limit_threads, placed
+from harness.errors import run_command
+from harness.files import sha256, write_whole
 from harness.identity import canonical, seed_from
 from harness.models import new_model
 from harness.plan import planned
@@ -39,17 +39,20 @@ from harness.store import load_model
 from harness.watch import Watcher, accuracy
 
 _SAMPLE = 1000
+_ON_DEVICE_BYTES = 8 * 2**30  # a larger training set, such as ImageNet, stays mapped from its file
+_KEEP_SECONDS = 600.0  # an epoch of ImageNet is hours
 
 
 class Batches:
-    """The training set on the device; the batch of any step can be asked for directly."""
+    """The training set, on the device if it fits; the batch of any step can be asked for directly."""
 
     def __init__(self, run: TrainRun, device: torch.device) -> None:
         # The papers selected on test data and so could train on everything.
         split = "train+validation" if run.selection.use == "paper-test" else "train"
         images = load(run.dataset, split).take(slice(run.recipe.examples))
         self.run, self.device = run, device
-        self.x = torch.from_numpy(images.x).to(device)
+        large = images.x.nbytes > _ON_DEVICE_BYTES
+        self.x = torch.from_numpy(images.x).to("cpu" if large else device)
         self.y = torch.from_numpy(images.y).to(device)
         self.steps_per_epoch = -(-len(images) // run.recipe.batch_size)
 
@@ -59,9 +62,10 @@ class Batches:
 
     def at(self, order: Tensor, epoch: int, step: int) -> Batch:
         size = self.run.recipe.batch_size
-        index = order[step * size : (step + 1) * size]
+        index = distributed.mine(order[step * size : (step + 1) * size])
         generator = seeded(self.device, self.run.seed, "augment", epoch, step)
-        x = augmented(self.x[index], self.run.recipe.augment, generator)
+        pixels = self.x[index.to(self.x.device)].to(self.device)
+        x = augmented(pixels, self.run.recipe.augment, generator)
         return Batch(x, self.y[index], index)
 
 
@@ -82,7 +86,9 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
 
     def fresh() -> nn.Module:
         model = placed(new_model(run.network, entry.channels, entry.classes, seed), device)
-        return compiled(model, sample.x[: run.recipe.batch_size]) if run.recipe.compile else model
+        if run.recipe.compile:
+            return compiled(model, sample.x[: run.recipe.batch_size])
+        return distributed.spread(model)
 
     return Lab(
         new_model=fresh,
@@ -123,75 +129,80 @@ class Selector:
         return {"natural": natural, "robust": robust}
 
 
-def save_checkpoint(path: Path, run: TrainRun, training: Training, progress: dict) -> None:
-    buffer = io.BytesIO()
-    torch.save({"run": run.id, "training": training.state_dict(), **progress}, buffer)
-    write_sealed(path, buffer.getvalue())
-
-
-def read_checkpoint(path: Path, run: TrainRun, device: torch.device) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    payload = io.BytesIO(read_sealed(path, "checkpoint"))
-    try:
-        state = torch.load(payload, map_location=device, weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UserError(f"expected tensors in {path}, found {error}; delete the file.") from None
-    if state["run"] != run.id:
-        raise UserError(
-            f"expected a checkpoint of {run.id}, found one of {state['run']} in {path}; delete it."
-        )
-    return state
-
-
 def train(run: TrainRun, results: Path, device: torch.device) -> None:
     began = time.monotonic()
     torch.manual_seed(seed_from(run.seed, "global"))  # for layers that draw, such as dropout
     batches, lab = Batches(run, device), make_lab(run, results, device)
     training, selector, watcher = run.method.start(lab), Selector(run, lab), Watcher(run, lab)
-    history: list[dict[str, float]] = []
-    first_epoch, before = 0, {"seconds": 0.0, "cpu_seconds": 0.0}
+    at, before = Position(), {"seconds": 0.0, "cpu_seconds": 0.0}
     checkpoint = paths.checkpoint(results, run.id)
     state = read_checkpoint(checkpoint, run, device)
     if state is not None:
         training.load_state_dict(state["training"])
-        selector.best, history = state["best"], state["history"]
+        at, selector.best = state["position"], state["best"]
         watcher.images = state.get("images", {})
-        first_epoch, before = state["epoch"], {name: state.get(name, 0.0) for name in before}
-        print(f"continuing {run.id} after epoch {first_epoch}", flush=True)
+        before = {name: state.get(name, 0.0) for name in before}
+        if distributed.leads():
+            print(f"continuing {run.id} after {at}", flush=True)
 
     def spent() -> dict[str, float]:
         now = {"seconds": time.monotonic() - began, "cpu_seconds": cpu_seconds()}
         return {name: round(before[name] + value, 2) for name, value in now.items()}
 
-    epochs, steps = run.recipe.epochs, batches.steps_per_epoch
-    progress = Progress(f"train {run.id}", epochs * steps, first_epoch * steps)
-    for epoch in range(first_epoch, epochs):
-        order = batches.order(epoch)
-        sums: dict[str, float] = defaultdict(float)
-        for step in range(steps):
-            clock = Clock(epoch, step, epochs, steps)
-            with autocast(device, lab.amp):
-                reported = training.step(batches.at(order, epoch, step), clock)
-            for name, value in reported.items():
-                sums[name] += value / steps
-            note = "  ".join(
-                f"{name} {value * steps / (step + 1):.4g}" for name, value in sums.items()
-            )
-            progress.update(clock.steps_done + 1, f"epoch {epoch + 1}/{epochs}  {note}")
-        judged = selector.judge(training, epoch)
-        history.append({"epoch": epoch + 1, **sums, **judged, **watcher.look(training, epoch)})
-        if epoch + 1 < epochs:
-            position = {"epoch": epoch + 1, "best": selector.best, "history": history}
-            position["images"] = watcher.images
-            save_checkpoint(checkpoint, run, training, position | spent())
+    def keep(training: Training) -> None:
+        learned = training.state_dict()
+        distributed.compare(learned)
+        if distributed.leads():
+            beside = {"best": selector.best, "images": watcher.images, **spent()}
+            save_checkpoint(checkpoint, run, learned, at, beside)
+        distributed.wait()
 
-    kept = {name: images.numpy() for name, images in watcher.images.items()}
-    write_arrays(paths.trace(results, run.id), kept)
-    last = training.deployed().state_dict()
-    del training  # processes that it may have started end here, so that their time counts
-    deploy(run, results, last, selector, history, spent())
-    checkpoint.unlink(missing_ok=True)
+    epochs, steps, kept = run.recipe.epochs, batches.steps_per_epoch, began
+    progress = Progress(f"train {run.id}", epochs * steps, at.epoch * steps + at.step)
+    try:
+        for epoch in range(at.epoch, epochs):
+            order = batches.order(epoch)
+            for step in range(at.step, steps):
+                clock = Clock(epoch, step, epochs, steps)
+                with stopping.held():
+                    with distributed.drawing(), autocast(device, lab.amp):
+                        reported = training.step(batches.at(order, epoch, step), clock)
+                    at = at.after_step(distributed.mean(reported), steps)
+                late = time.monotonic() - kept > _KEEP_SECONDS
+                leave, late = distributed.agree(stopping.asked(), late)
+                if leave:
+                    raise stopping.Stopped
+                note = "  ".join(f"{n} {v * steps / at.step:.4g}" for n, v in at.sums.items())
+                if distributed.leads():
+                    progress.update(clock.steps_done + 1, f"epoch {epoch + 1}/{epochs}  {note}")
+                if late:
+                    keep(training)
+                    kept = time.monotonic()
+            seen: dict[str, float] = {}
+            if distributed.leads():
+                with distributed.alone():
+                    seen = {**selector.judge(training, epoch), **watcher.look(training, epoch)}
+            at = at.after_epoch(seen)
+            if at.epoch < epochs:
+                keep(training)
+                kept = time.monotonic()
+        if not distributed.leads():
+            return
+        with distributed.alone():
+            last = training.deployed().state_dict()
+    except stopping.Stopped:
+        keep(training)
+        if not distributed.leads():  # the first one speaks for all
+            raise SystemExit(stopping.CODE) from None
+        raise stopping.Stopped(
+            f" after {at} of {run.id}", "start the same command again to continue from there"
+        ) from None
+    with stopping.held():  # what is left takes a moment
+        shown = {name: images.numpy() for name, images in watcher.images.items()}
+        write_arrays(paths.trace(results, run.id), shown)
+        del training  # processes that it may have started end here, so that their time counts
+        deploy(run, results, last, selector, at.history, spent())
+        checkpoint.unlink(missing_ok=True)
 
 
 def deploy(
@@ -199,7 +210,7 @@ def deploy(
     results: Path,
     last: dict[str, Tensor],
     selector: Selector,
-    history: list[dict[str, float]],
+    history: Sequence[Mapping[str, float]],
     spent: dict[str, float],
 ) -> None:
     """Write the model, its history and its description; the model comes last."""
@@ -236,11 +247,15 @@ def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> 
     for step in range(steps):
         began = time.monotonic()
         clock = Clock(0, step, run.recipe.epochs, batches.steps_per_epoch)
-        with autocast(device, lab.amp):
+        with distributed.drawing(), autocast(device, lab.amp):
             reported = training.step(batches.at(order, 0, step), clock)
-        seconds = time.monotonic() - began
+        reported, seconds = distributed.mean(reported), time.monotonic() - began
+        if not distributed.leads():
+            continue
         values = ", ".join(f"{name} {value:.4g}" for name, value in reported.items())
         print(f"step {step + 1}: {seconds:.2f} s, {values}", flush=True)
+    if not distributed.leads():
+        return
     hours = seconds * run.recipe.epochs * batches.steps_per_epoch / 3600
     print(f"{len(batches.y)} images; at this pace the whole run takes {hours:.1f} hours")
 
@@ -249,7 +264,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train one run of the grid.")
     parser.add_argument("--scale", default="smoke")
     parser.add_argument(
-        "--run", required=True, help="its id; `python -m harness.plan --runs` lists them"
+        "--run",
+        "--id",  # torchrun, before Python 3.12, takes --run for a beginning of its own --run-path
+        required=True,
+        help="its id; `python -m harness.plan --runs` lists them",
     )
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))
@@ -261,11 +279,15 @@ def main() -> None:
     options = parser.parse_args()
     run = planned(options.scale, options.grid).run(options.run)
     limit_threads(options.threads)
-    device = pick_device(options.device)
+    if run.recipe.data_parallel and not distributed.launched():
+        distributed.launch(run.recipe.data_parallel)
+        return
+    device = distributed.join(run, options.device)
     if options.rehearse:
         rehearse(run, options.results, device, options.rehearse)
     else:
         train(run, options.results, device)
+    distributed.leave()
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from typing import NoReturn
 
 from harness.errors import run_command
 from harness.plan import planned
-from harness.start import ADDRESS, STARTED, control_group
+from harness.start import ADDRESS, STARTED, STOP, control_group
 
 # The last ones are what torch's optimizers and AutoAttack import on first use.
 IMPORTS = ("harness.train", "harness.evaluate", "torch._dynamo", "pyautoattack")
@@ -61,6 +61,7 @@ def launch(scale: str, grid: str) -> None:
 def serve(listener: socket.socket, scale: str, grid: str) -> None:
     imported = False
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the jobs: their clients do
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the jobs
     while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
         if not imported:
             for name in IMPORTS:
@@ -80,6 +81,7 @@ def serve(listener: socket.socket, scale: str, grid: str) -> None:
 def work(line: socket.socket) -> NoReturn:
     """One job, from the client's request to its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     length, files, _, _ = socket.recv_fds(line, 8, 3 + _LOCKS)  # the locks are held by being open
     request = json.loads(line.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
     if request["control_group"] != control_group():
@@ -91,7 +93,10 @@ def work(line: socket.socket) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = request["words"]
-    line.sendall(STARTED)
+    try:
+        line.sendall(STARTED)
+    except OSError:  # the client is gone already
+        os._exit(0)
     threading.Thread(target=end_with, args=[line], daemon=True).start()
     code = 1
     try:
@@ -109,8 +114,9 @@ def work(line: socket.socket) -> NoReturn:
 
 
 def end_with(line: socket.socket) -> None:
-    """A client that was killed is a job that was killed."""
-    line.recv(1)
+    """A client that is asked to stop is a job that is; one that was killed, a job that was killed."""
+    while line.recv(1) == STOP:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)  # type: ignore[arg-type]
     os.kill(os.getpid(), signal.SIGKILL)
 
 

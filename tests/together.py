@@ -1,0 +1,52 @@
+"""For tests/test_distributed.py, started by torchrun: one process beside all of them, in float64.
+
+Both trainings live in this process: the one on whole batches with the team's functions switched off.
+"""
+
+import dataclasses
+import sys
+
+import torch
+from conftest import run_of, weights
+
+from harness import distributed
+from harness.contracts import Batch, Clock
+from harness.distributed import _Team
+from harness.folding import folded
+from harness.plan import Plan
+from harness.train import Batches, make_lab
+
+BATCH, STEPS = 33, 6  # 33 is 16 and 17: shares that are not equal
+
+
+def steps(run, size):
+    """The reported numbers, the weights, and the largest difference to rank 0's weights."""
+    _Team.size, _Team.together = size, size > 1
+    lab = make_lab(run, None, device)
+    double = dataclasses.replace(lab, new_model=lambda: lab.new_model().double())
+    training, batches, said = run.method.start(double), Batches(run, device), []
+    for number in range(STEPS):
+        clock = Clock(*divmod(number, 2), STEPS // 2, 2)
+        with distributed.drawing():
+            batch = batches.at(batches.order(clock.epoch), clock.epoch, clock.step)
+            batch = Batch(batch.x.double(), batch.y, batch.index)
+            said.append(distributed.mean(training.step(batch, clock)))
+    distributed.compare(training.state_dict())
+    assert folded(training.deployed()) is not None
+    return said, weights(training.deployed())
+
+
+torch.set_num_threads(1)
+plan, slugs = Plan.read("ci"), sys.argv[1:]
+recipe = {"batch_size": BATCH, "examples": 2 * BATCH}
+nt = run_of(plan, "nt")
+together = dataclasses.replace(nt.recipe, **recipe, data_parallel=2)
+device = distributed.join(dataclasses.replace(nt, recipe=together), "cpu")
+for slug in slugs:
+    run = run_of(plan, slug)
+    run = dataclasses.replace(run, recipe=dataclasses.replace(run.recipe, **recipe))
+    (one, alone), (many, beside) = steps(run, 1), steps(run, 2)
+    off = max(abs(a[name] - b[name]) for a, b in zip(one, many, strict=True) for name in a)
+    if distributed.leads():
+        print(f"{slug} {off:.3g} {float((alone - beside).abs().max()):.3g}", flush=True)
+distributed.leave()
