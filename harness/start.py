@@ -66,7 +66,9 @@ def main() -> None:
 
         if started(line, os.environ.get(ADDRESS, ""), locks):
             signal.signal(signal.SIGTERM, pass_on)
-            code = line.recv(1)
+            code = b""
+            with suppress(ConnectionResetError):  # it ended without having read our word
+                code = line.recv(1)
             if code:
                 sys.exit(code[0])
             if passed_on:  # it came before the job could listen

@@ -83,7 +83,11 @@ def work(line: socket.socket) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     length, files, _, _ = socket.recv_fds(line, 8, 3 + _LOCKS)  # the locks are held by being open
-    request = json.loads(line.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
+    content = line.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL)
+    try:
+        request = json.loads(content)
+    except ValueError:  # the client was killed while it spoke
+        os._exit(0)
     if request["control_group"] != control_group():
         os._exit(0)
     for number, file in enumerate(files[:3]):
