@@ -26,6 +26,7 @@ from harness.augment import unit
 from harness.autoattack import listening
 from harness.checks import EXAMPLES, Check, inspect
 from harness.data import Images, load
+from harness.descriptions import description
 from harness.device import DEVICES, limit_threads, pick_device, placed
 from harness.errors import expected, run_command
 from harness.gradcam import gradcam
@@ -35,7 +36,7 @@ from harness.progress import Progress
 from harness.provenance import cpu_seconds
 from harness.records import Record, joined, read_shard, write_records, write_shard
 from harness.runs import EvalRun, Probe
-from harness.store import description, load_model
+from harness.store import load_model
 
 
 def evaluate_batch(

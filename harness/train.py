@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
-import pickle
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -25,9 +23,10 @@ from harness.augment import augmented, unit
 from harness.contracts import Batch, Clock, Lab, Training
 from harness.data import load
 from harness.data.sets import SETS
+from harness.descriptions import write_description
 from harness.device import DEVICES, autocast, compiled, limit_threads, pick_device, placed
 from harness.errors import UserError, run_command
-from harness.files import read_sealed, sha256, write_sealed, write_whole
+from harness.files import only_one, read_sealed, sha256, write_sealed, write_whole
 from harness.identity import canonical, seed_from
 from harness.models import new_model
 from harness.plan import planned
@@ -135,11 +134,16 @@ def read_checkpoint(path: Path, run: TrainRun, device: torch.device) -> dict[str
     payload = io.BytesIO(read_sealed(path, "checkpoint"))
     try:
         state = torch.load(payload, map_location=device, weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UserError(f"expected tensors in {path}, found {error}; delete the file.") from None
-    if state["run"] != run.id:
+        owner = state["run"]
+    except Exception as error:  # what is no checkpoint, or a hostile one, fails in many ways
+        reason = str(error).partition("\n")[0]
         raise UserError(
-            f"expected a checkpoint of {run.id}, found one of {state['run']} in {path}; delete it."
+            f"expected nothing but the tensors of a checkpoint in {path}, found something else "
+            f"({type(error).__name__}: {reason}); delete the file."
+        ) from None
+    if owner != run.id:
+        raise UserError(
+            f"expected a checkpoint of {run.id}, found one of {owner} in {path}; delete it."
         )
     return state
 
@@ -217,11 +221,7 @@ def deploy(
         "device": device_name(selector.judges.x.device),
         "made": provenance(),
     }
-    columns = list(dict.fromkeys(name for row in history for name in row))
-    lines = [",".join(columns)]
-    lines += [",".join(f"{row.get(name, '')}" for name in columns) for row in history]
-    write_whole(paths.history(results, run.id), "\n".join(lines) + "\n")
-    write_whole(paths.description(results, run.id), json.dumps(about, indent=1) + "\n")
+    write_description(results, run.id, about, history)
     write_whole(paths.model(results, run.id), weights)
 
 
@@ -265,7 +265,8 @@ def main() -> None:
     if options.rehearse:
         rehearse(run, options.results, device, options.rehearse)
     else:
-        train(run, options.results, device)
+        with only_one(paths.model(options.results, run.id).parent, f"training of {run.id}"):
+            train(run, options.results, device)
 
 
 if __name__ == "__main__":
