@@ -26,6 +26,8 @@ from harness.augment import unit
 from harness.autoattack import listening
 from harness.checks import EXAMPLES, Check, inspect
 from harness.data import Images, load
+from harness.data.sets import SETS
+from harness.data.sources import at_hand
 from harness.descriptions import description
 from harness.device import DEVICES, limit_threads, pick_device, placed
 from harness.errors import expected, run_command
@@ -35,7 +37,7 @@ from harness.plan import planned
 from harness.progress import Progress
 from harness.provenance import cpu_seconds
 from harness.records import Record, joined, read_shard, write_records, write_shard
-from harness.runs import EvalRun, Probe
+from harness.runs import EvalRun, Probe, TrainRun
 from harness.store import load_model
 
 
@@ -123,7 +125,7 @@ def evaluate(
 ) -> None:
     """Write the records of a model in eval mode, computing only what is not there yet.
 
-    `weights` is a checksum: records of other weights, or of images from another source, do not count.
+    `weights` is a checksum: records of other weights, or of other images, do not count.
     `trained` is what is known of the training and kept with the records.
     """
     began = time.monotonic()
@@ -144,7 +146,7 @@ def evaluate(
         batches = range(0, len(images), one.batch_size)
         label = f"evaluate {evaluation.run}  {number + 1}/{len(families)} {names}"
         progress = Progress(label, len(batches))
-        stamp = {"weights": weights, "images": images.source}
+        stamp = {"weights": weights, "images": images.source, "content": images.stored.content}
         shards: dict[str, list[Record]] = defaultdict(list)
         for count, first in enumerate(batches):
             files = {p.id: paths.shard(results, evaluation.run, p.id, count) for p in family}
@@ -158,6 +160,7 @@ def evaluate(
                 seed = seed_from(one.seed, one.family, count)
                 generator = torch.Generator(device).manual_seed(seed)
                 made = evaluate_family(model, missing, x, y, generator)
+                images.stored.check_unchanged()
                 for probe, record in zip(missing, made, strict=True):
                     write_shard(files[probe.id], record, stamp)
                     done[probe.id] = record
@@ -170,6 +173,7 @@ def evaluate(
         "checks": [check.as_json() for check in checked(model, evaluation, sets, device)],
         "probes": {probe.id: canonical(probe) for probe in evaluation.probes},
         "sources": {name: images.source for name, images in sets.items()},
+        "sha256": {name: images.stored.sha256 for name, images in sets.items()},
         "seconds": round(time.monotonic() - began, 2),
         "cpu_seconds": cpu_seconds(),
         "trained": trained,
@@ -192,6 +196,17 @@ def checked(
     pixels, y = torch.from_numpy(np.ascontiguousarray(images.x)), torch.from_numpy(images.y)
     by_norm = {ball.norm: ball for ball in reversed(balls)}
     return inspect(model, pixels.to(device), y.to(device), by_norm)
+
+
+def refuse_other_images(run: TrainRun, about: dict[str, Any]) -> None:
+    """Weights that were learnt from other images than the set has now say nothing about it."""
+    known, now = about.get("trained_on"), at_hand(SETS[run.dataset], "train")
+    if known and now is not None and known["sha256"] != now.sha256:
+        raise expected(
+            f"the images that {run.id} was trained on in {run.dataset}'s training split",
+            "others in their place",
+            "put the old ones back, or delete the folder of the model to train it again",
+        )
 
 
 def main() -> None:
@@ -226,7 +241,8 @@ def main() -> None:
         )
     model = placed(load_model(options.results, run.id), device)
     about = description(options.results, run.id)
-    trained = {key: about[key] for key in ("seconds", "device", "threads")}
+    refuse_other_images(run, about)
+    trained = {key: about.get(key) for key in ("seconds", "device", "threads", "trained_on")}
     wanted = plan.evaluations[run.id]
     evaluate(wanted, model, about["sha256"], options.results, device, trained)
 

@@ -64,7 +64,7 @@ def _lock(handle: int, how: int) -> None:
 
 @contextmanager
 def only_one(folder: Path, what: str) -> Iterator[None]:
-    """Refuse to do `what` in a folder where a process does it already; the lock dies with its holder."""
+    """Refuse to do what another process does in this folder; a lock dies with its holder."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:

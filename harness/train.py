@@ -22,6 +22,7 @@ from harness.attacks import perturb
 from harness.augment import augmented, unit
 from harness.contracts import Batch, Clock, Lab, Training
 from harness.data import load
+from harness.data.cache import Stored
 from harness.data.sets import SETS
 from harness.descriptions import write_description
 from harness.device import DEVICES, autocast, compiled, limit_threads, pick_device, placed
@@ -47,7 +48,7 @@ class Batches:
         # The papers selected on test data and so could train on everything.
         split = "train+validation" if run.selection.use == "paper-test" else "train"
         images = load(run.dataset, split).take(slice(run.recipe.examples))
-        self.run, self.device = run, device
+        self.run, self.device, self.stored = run, device, images.stored
         self.x = torch.from_numpy(images.x).to(device)
         self.y = torch.from_numpy(images.y).to(device)
         self.steps_per_epoch = -(-len(images) // run.recipe.batch_size)
@@ -194,7 +195,8 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
     write_arrays(paths.trace(results, run.id), kept)
     last = training.deployed().state_dict()
     del training  # processes that it may have started end here, so that their time counts
-    deploy(run, results, last, selector, history, spent())
+    batches.stored.check_unchanged()
+    deploy(run, results, last, selector, history, spent(), batches.stored)
     checkpoint.unlink(missing_ok=True)
 
 
@@ -205,6 +207,7 @@ def deploy(
     selector: Selector,
     history: list[dict[str, float]],
     spent: dict[str, float],
+    trained_on: Stored,
 ) -> None:
     """Write the model, its history and its description; the model comes last."""
     chosen, epoch = selector.best["model"], selector.best["epoch"]
@@ -216,6 +219,11 @@ def deploy(
         "run": canonical(run),
         "deployed_epoch": epoch + 1,
         "sha256": sha256(weights),
+        "trained_on": {
+            "images": len(trained_on.y),
+            "source": trained_on.source,
+            "sha256": trained_on.sha256,
+        },
         **spent,
         "threads": torch.get_num_threads(),
         "device": device_name(selector.judges.x.device),

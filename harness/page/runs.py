@@ -58,7 +58,7 @@ def _evaluated(plan: Plan, run: str, results: Path) -> dict[str, Any]:
     """Each check once, failures first, though several artefacts may ask for it."""
     if run not in plan.evaluations:
         return {"checks": [], "sources": {}, "evaluation_seconds": 0.0}
-    read = read_records(paths.records(results, plan.evaluations[run].id))
+    read = read_records(paths.records(results, plan.evaluations[run].id), run)
     found = {
         (check.name, check.norm, check.found): {"run": run, **check.as_json()}
         for artefact in plan.artefacts.values()
