@@ -7,7 +7,9 @@ the serial training, in the same order: no bit differs, and checkpoints of one c
 Weights travel after every step: beside an attack of ten passes that is noise (benchmarks/parallel.py),
 while partial sums that travel rarely would round differently.
 
-Batches, losses, errors and checkpoints travel through a pipe; a process whose parent is gone ends.
+Batches, losses, errors and checkpoints travel through a pipe; a process whose parent is gone ends, and
+one that neither takes nor answers for GENERALIST_PATIENCE seconds (default: an hour) ends the training,
+whose last checkpoint stays.
 Networks that draw from torch's global generator (dropout) draw other numbers than in serial.
 """
 
@@ -16,9 +18,14 @@ from __future__ import annotations
 import io
 import os
 import signal
+import socket
+import struct
 import threading
 import traceback
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -33,6 +40,15 @@ from harness.learner import Learner
 from harness.weights import copy_into, tensors
 
 HOST = "127.0.0.1"
+PATIENCE = "GENERALIST_PATIENCE"
+
+
+def patience() -> int:
+    """Seconds that a learner may be silent: far more than a step with all its attacks takes."""
+    text = os.environ.get(PATIENCE, "3600")
+    if not text.isdecimal() or int(text) < 1:
+        raise expected(f"whole seconds in {PATIENCE}", repr(text), "write 3600")
+    return int(text)
 
 
 class ParallelTraining(GeneralistTraining):
@@ -81,6 +97,7 @@ class Lines:
         options = kind.Options() if self.nccl else kind._Options()
         if not self.nccl:  # by the loopback: what this machine's name resolves to may mislead
             options._devices = [kind.create_device(hostname=HOST)]
+        options._timeout = timedelta(seconds=patience())
         self.group = kind(store, self.rank, self.size, options)
 
     def send(self, model: torch.nn.Module, rank: int) -> None:
@@ -110,17 +127,22 @@ class Remote:
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         other.close()  # so that its end is noticed here
+        limit_waiting(self.pipe, patience())
         weakref.finalize(self, stop, self.process, self.pipe)
 
     def ask(self, what: str, *about: Any) -> None:
         try:
             self.pipe.send_bytes(packed((what, *about)))
+        except BlockingIOError:
+            raise self._silent() from None
         except OSError:
             raise self._gone() from None
 
     def answer(self) -> Any:
         try:
             answer = unpacked(self.pipe.recv_bytes(), self.lines.device)
+        except BlockingIOError:
+            raise self._silent() from None
         except (EOFError, OSError):
             raise self._gone() from None
         if isinstance(answer, Exception):
@@ -135,15 +157,34 @@ class Remote:
             "see that the memory suffices and start again (a run continues from its last epoch)",
         )
 
+    def _silent(self) -> UserError:
+        return expected(
+            f"an answer from the process of learner {self.slug}",
+            f"none for {patience()} s",
+            "see what holds it up (a stopped process, a disk that hangs) and start again (a run "
+            f"continues from its last epoch), with a longer {PATIENCE} if a step takes that long",
+        )
+
     def stepped(self) -> float:
         loss = self.answer()["loss"]
-        self.lines.receive(self.seen, self.rank)
+        with self._travelling():
+            self.lines.receive(self.seen, self.rank)
         return loss
 
     def overwrite(self, theta_g: torch.nn.Module) -> None:
         self.ask("overwrite")
-        self.lines.send(theta_g, self.rank)
+        with self._travelling():
+            self.lines.send(theta_g, self.rank)
         copy_into(self.seen, theta_g)
+
+    @contextmanager
+    def _travelling(self) -> Iterator[None]:
+        """Weights that do not arrive: their line breaks, or waits as long as the pipe does."""
+        try:
+            yield
+        except RuntimeError:
+            self.process.join(1)
+            raise (self._silent() if self.process.is_alive() else self._gone()) from None
 
     def deployed(self) -> torch.nn.Module:
         return self.seen
@@ -157,9 +198,16 @@ class Remote:
         self.answer()
 
 
+def limit_waiting(pipe: Connection, seconds: int) -> None:
+    """Reads and writes fail with EAGAIN rather than block for ever; the other end is not touched."""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as line:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            line.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
+
+
 def stop(process: BaseProcess, pipe: Connection) -> None:
     pipe.close()
-    process.terminate()
+    process.kill()  # it holds nothing that could be lost, and may be stopped
     process.join()
 
 
