@@ -21,5 +21,5 @@ rule evaluate:
         device=DEVICE,
         scale=lambda wildcards: scale_of(wildcards.run),
     shell:
-        "{params.python} -m harness.start evaluate --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
-        "--threads {threads} --device {params.device} > {log} 2>&1"
+        "{params.python:q} -m harness.start evaluate --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
+        "--threads {threads} --device {params.device:q} > {log} 2>&1"

@@ -26,5 +26,5 @@ rule train:
         device=DEVICE,
         scale=lambda wildcards: scale_of(wildcards.run),
     shell:
-        "{params.python} -m harness.start train --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
-        "--threads {params.threads} --device {params.device} > {log} 2>&1"
+        "{params.python:q} -m harness.start train --grid {params.grid:q} --scale {params.scale} --run {wildcards.run} "
+        "--threads {params.threads} --device {params.device:q} > {log} 2>&1"
