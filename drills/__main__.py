@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from drills import LostError, Try, kills
+from drills import LostError, Try, damage, disk, hangs, kills, together
 from drills.ground import Ground
 from harness.config import ROOT
 from harness.errors import run_command, unknown
@@ -29,6 +29,20 @@ DRILLS = {
     "training": kills.training,
     "evaluation": kills.evaluation,
     "workflow": kills.workflow,
+    "damaged_checkpoint": damage.checkpoint,
+    "damaged_weights": damage.weights,
+    "damaged_description": damage.description,
+    "damaged_history": damage.history,
+    "damaged_records": damage.record,
+    "damaged_shards": damage.shard,
+    "damaged_cache": damage.cache,
+    "damaged_manifest": damage.manifest,
+    "damaged_report": damage.report,
+    "full_disk": disk.full,
+    "two_workflows": together.workflows,
+    "two_trainings": together.trainings,
+    "stopped_learner": hangs.learner,
+    "stopped_training": hangs.job,
 }
 HERE = Path(__file__).parent
 DOCUMENT = ROOT / "docs" / "reliability.md"
