@@ -123,16 +123,20 @@ class Remote:
         context = get_context("spawn")  # a forked process could not use CUDA
         self.pipe, other = context.Pipe()
         compiled = learner.model._compiled_call_impl is not None  # pickling would lose it
-        arguments = (other, theirs, port, packed(learner), torch.get_num_threads(), amp, compiled)
+        arguments = (other, theirs, port, torch.get_num_threads(), amp, compiled)
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         other.close()  # so that its end is noticed here
         limit_waiting(self.pipe, patience())
         weakref.finalize(self, stop, self.process, self.pipe)
+        self.send(learner)  # not an argument: `start` would wait for its reader without end
 
     def ask(self, what: str, *about: Any) -> None:
+        self.send((what, *about))
+
+    def send(self, message: Any) -> None:
         try:
-            self.pipe.send_bytes(packed((what, *about)))
+            self.pipe.send_bytes(packed(message))
         except BlockingIOError:
             raise self._silent() from None
         except OSError:
@@ -215,7 +219,6 @@ def work(
     pipe: Connection,
     lines: Lines,
     port: int,
-    learner: bytes,
     threads: int,
     amp: bool,
     compiled: bool,
@@ -228,7 +231,7 @@ def work(
     torch.set_num_threads(threads)
     if lines.nccl:
         torch.cuda.set_device(lines.device)
-    own: Learner = unpacked(learner, lines.device)
+    own: Learner = unpacked(pipe.recv_bytes(), lines.device)
     stream, own.generator = own.generator.get_state(), torch.Generator(lines.device)
     own.generator.set_state(stream)
     if compiled:
