@@ -18,7 +18,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from drills import LostError, Try, damage, disk, hangs, kills, together
+from drills import (
+    LostError,
+    Try,
+    clocks,
+    damage,
+    disk,
+    divergence,
+    hangs,
+    hostile,
+    kills,
+    replaced,
+    together,
+)
 from drills.ground import Ground
 from harness.config import ROOT
 from harness.errors import run_command, unknown
@@ -43,6 +55,10 @@ DRILLS = {
     "two_trainings": together.trainings,
     "stopped_learner": hangs.learner,
     "stopped_training": hangs.job,
+    "clocks": clocks.jumps,
+    "divergence": divergence.diverges,
+    "replaced_images": replaced.replaced,
+    "hostile_inputs": hostile.inputs,
 }
 HERE = Path(__file__).parent
 DOCUMENT = ROOT / "docs" / "reliability.md"
