@@ -13,12 +13,14 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from drills import (
+    Attempt,
     LostError,
     Try,
     clocks,
@@ -37,7 +39,7 @@ from harness.errors import run_command, unknown
 from harness.files import write_whole
 from harness.provenance import provenance
 
-DRILLS = {
+DRILLS: dict[str, Callable[[Ground], Attempt]] = {
     "training": kills.training,
     "evaluation": kills.evaluation,
     "workflow": kills.workflow,
