@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 
-.PHONY: reproduce test test-slurm lint types bench clean help
+.PHONY: reproduce test test-slurm lint types bench drills clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## */: /'
@@ -35,6 +35,9 @@ PEERS = $(shell $(BIN)/python -c 'import tomllib; \
 bench: .venv/ready  ## speed, side by side with plain code and other libraries: benchmarks/README.md
 	$(BIN)/pip install --quiet --no-deps $(PEERS)
 	$(BIN)/python -m benchmarks
+
+drills: .venv/ready  ## harm done on purpose, 20 times each: the table of docs/reliability.md
+	$(BIN)/python -m drills
 
 .venv/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { \

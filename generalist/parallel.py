@@ -7,9 +7,11 @@ the serial training, in the same order: no bit differs, and checkpoints of one c
 Weights travel after every step: beside an attack of ten passes that is noise (benchmarks/parallel.py),
 while partial sums that travel rarely would round differently.
 
-Batches, losses, errors and checkpoints travel through a pipe; a process whose parent is gone ends. On
-SIGTERM, which Slurm sends to all of them, only the training process acts: it still needs the others'
-state for its checkpoint.
+Batches, losses, errors and checkpoints travel through a pipe; a process whose parent is gone ends, and
+one that neither takes nor answers for GENERALIST_PATIENCE seconds (default: an hour) ends the training,
+whose last checkpoint stays. On SIGTERM, which Slurm sends to all of them, only the training process
+acts: it still needs the others' state for its checkpoint.
+
 Networks that draw from torch's global generator (dropout) draw other numbers than in serial.
 """
 
@@ -18,8 +20,13 @@ from __future__ import annotations
 import io
 import os
 import signal
+import socket
+import struct
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -35,6 +42,15 @@ from harness.learner import Learner
 from harness.weights import copy_into, tensors
 
 HOST = "127.0.0.1"
+PATIENCE = "GENERALIST_PATIENCE"
+
+
+def patience() -> int:
+    """Seconds that a learner may be silent: far more than a step with all its attacks takes."""
+    text = os.environ.get(PATIENCE, "3600")
+    if not text.isdecimal() or int(text) < 1:
+        raise expected(f"whole seconds in {PATIENCE}", repr(text), "write 3600")
+    return int(text)
 
 
 class ParallelTraining(GeneralistTraining):
@@ -83,6 +99,7 @@ class Lines:
         options = kind.Options() if self.nccl else kind._Options()
         if not self.nccl:  # by the loopback: what this machine's name resolves to may mislead
             options._devices = [kind.create_device(hostname=HOST)]
+        options._timeout = timedelta(seconds=patience())
         self.group = kind(store, self.rank, self.size, options)
 
     def send(self, model: torch.nn.Module, rank: int) -> None:
@@ -108,22 +125,31 @@ class Remote:
         context = get_context("spawn")  # a forked process could not use CUDA
         self.pipe, other = context.Pipe()
         compiled = learner.model._compiled_call_impl is not None  # pickling would lose it
-        arguments = (other, theirs, port, packed(learner), torch.get_num_threads(), amp, compiled)
+        arguments = (other, theirs, port, torch.get_num_threads(), amp, compiled)
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         other.close()  # so that its end is noticed here
+        limit_waiting(self.pipe, patience())
         # Before multiprocessing's own end, which would wait for what ignores its SIGTERM.
         Finalize(self, stop, (self.process, self.pipe), exitpriority=1)
+        self.send(learner)  # not an argument: `start` would wait for its reader without end
 
     def ask(self, what: str, *about: Any) -> None:
+        self.send((what, *about))
+
+    def send(self, message: Any) -> None:
         try:
-            self.pipe.send_bytes(packed((what, *about)))
+            self.pipe.send_bytes(packed(message))
+        except BlockingIOError:
+            raise self._silent() from None
         except OSError:
             raise self._gone() from None
 
     def answer(self) -> Any:
         try:
             answer = unpacked(self.pipe.recv_bytes(), self.lines.device)
+        except BlockingIOError:
+            raise self._silent() from None
         except (EOFError, OSError):
             raise self._gone() from None
         if isinstance(answer, Exception):
@@ -138,15 +164,34 @@ class Remote:
             "see that the memory suffices and start again (a run continues from its checkpoint)",
         )
 
+    def _silent(self) -> UserError:
+        return expected(
+            f"an answer from the process of learner {self.slug}",
+            f"none for {patience()} s",
+            "see what holds it up (a stopped process, a disk that hangs) and start again (a run "
+            f"continues from its last epoch), with a longer {PATIENCE} if a step takes that long",
+        )
+
     def stepped(self) -> float:
         loss = self.answer()["loss"]
-        self.lines.receive(self.seen, self.rank)
+        with self._travelling():
+            self.lines.receive(self.seen, self.rank)
         return loss
 
     def overwrite(self, theta_g: torch.nn.Module) -> None:
         self.ask("overwrite")
-        self.lines.send(theta_g, self.rank)
+        with self._travelling():
+            self.lines.send(theta_g, self.rank)
         copy_into(self.seen, theta_g)
+
+    @contextmanager
+    def _travelling(self) -> Iterator[None]:
+        """Weights that do not arrive: their line breaks, or waits as long as the pipe does."""
+        try:
+            yield
+        except RuntimeError:
+            self.process.join(1)
+            raise (self._silent() if self.process.is_alive() else self._gone()) from None
 
     def deployed(self) -> torch.nn.Module:
         return self.seen
@@ -161,9 +206,16 @@ class Remote:
         self.answer()
 
 
+def limit_waiting(pipe: Connection, seconds: int) -> None:
+    """Reads and writes fail with EAGAIN rather than block for ever; the other end is not touched."""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as line:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            line.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
+
+
 def stop(process: BaseProcess, pipe: Connection) -> None:
     pipe.close()
-    process.kill()  # it holds nothing, and ignores SIGTERM
+    process.kill()  # it holds nothing that could be lost, ignores SIGTERM, and may be stopped
     process.join()
 
 
@@ -171,7 +223,6 @@ def work(
     pipe: Connection,
     lines: Lines,
     port: int,
-    learner: bytes,
     threads: int,
     amp: bool,
     compiled: bool,
@@ -185,7 +236,7 @@ def work(
     torch.set_num_threads(threads)
     if lines.nccl:
         torch.cuda.set_device(lines.device)
-    own: Learner = unpacked(learner, lines.device)
+    own: Learner = unpacked(pipe.recv_bytes(), lines.device)
     stream, own.generator = own.generator.get_state(), torch.Generator(lines.device)
     own.generator.set_state(stream)
     if compiled:

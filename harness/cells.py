@@ -16,6 +16,7 @@ from harness.columns import Formula
 from harness.config import ROOT
 from harness.data import frames
 from harness.data.corruptions.sequences import flips
+from harness.errors import expected
 from harness.plan import Plan
 from harness.records import Record, read_records
 from harness.statistics import mcnemar, wilson
@@ -66,7 +67,26 @@ def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
 
 def read_artefact(artefact: Artefact, plan: Plan, results: Path) -> dict[str, Records]:
     files = {run: paths.records(results, plan.evaluations[run].id) for run in artefact.runs}
-    return {run: read_records(path) for run, path in files.items()}
+    read = {run: read_records(path, run) for run, path in files.items()}
+    images: dict[str, str] = {}  # whose -> the checksum behind the runs so far
+    for run, (_, about) in read.items():
+        for whose, found in _checksums(plan, run, about).items():
+            if images.setdefault(whose, found) != found:
+                raise expected(
+                    f"the same {whose} behind every number of {artefact.name}",
+                    f"others behind {files[run]}",
+                    "delete that file (and its model, if those images trained it) to compute it again",
+                )
+    return read
+
+
+def _checksums(plan: Plan, run: str, about: Mapping[str, Any]) -> dict[str, str]:
+    """Of all images behind a model's records, as far as they are known."""
+    tested = {f"test images of {name}": found for name, found in about.get("sha256", {}).items()}
+    learnt = (about.get("trained") or {}).get("trained_on")
+    name = f"training images of {plan.run(run).dataset}"
+    known = {**tested, name: learnt["sha256"]} if learnt else tested
+    return {whose: found for whose, found in known.items() if found}
 
 
 def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -52,11 +51,16 @@ def read_checkpoint(path: Path, run: TrainRun, device: torch.device) -> dict[str
     payload = io.BytesIO(read_sealed(path, "checkpoint"))
     try:
         state = torch.load(payload, map_location=device, weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UserError(f"expected tensors in {path}, found {error}; delete the file.") from None
-    if state["run"] != run.id:
+        owner = state["run"]
+    except Exception as error:  # what is no checkpoint, or a hostile one, fails in many ways
+        reason = str(error).partition("\n")[0]
         raise UserError(
-            f"expected a checkpoint of {run.id}, found one of {state['run']} in {path}; delete it."
+            f"expected nothing but the tensors of a checkpoint in {path}, found something else "
+            f"({type(error).__name__}: {reason}); delete the file."
+        ) from None
+    if owner != run.id:
+        raise UserError(
+            f"expected a checkpoint of {run.id}, found one of {owner} in {path}; delete it."
         )
     # Checkpoints of before there were steps in them were made at the end of an epoch.
     state["position"] = Position(

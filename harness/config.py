@@ -20,7 +20,7 @@ def read_yaml(path: Path) -> Any:
         return yaml.safe_load(path.read_text())
     except FileNotFoundError:
         raise UserError(f"expected a config file at {path}, found none; give its path.") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"expected plain YAML in {path}, found: {reason}; mend it.") from None
 

@@ -28,6 +28,9 @@ from harness import paths, stopping
 from harness.augment import unit
 from harness.checks import EXAMPLES, Check, inspect
 from harness.data import Images, load
+from harness.data.sets import SETS
+from harness.data.sources import at_hand
+from harness.descriptions import description
 from harness.device import DEVICES, limit_threads, pick_device, placed
 from harness.errors import expected, run_command
 from harness.identity import canonical, seed_from
@@ -36,8 +39,8 @@ from harness.plan import planned
 from harness.probing import evaluate_family
 from harness.progress import Progress
 from harness.records import Record, joined, read_shard, write_records, write_shard
-from harness.runs import EvalRun, Probe
-from harness.store import description, load_model
+from harness.runs import EvalRun, Probe, TrainRun
+from harness.store import load_model
 
 
 def images_of(evaluation: EvalRun) -> dict[str, Images]:
@@ -70,7 +73,7 @@ def worked_off(
         which = f"  part {part}" if part.of > 1 else ""
         label = f"evaluate {evaluation.run}{which}  {number + 1}/{len(families)} {names}"
         progress = Progress(label, len(own))
-        stamp = {"weights": weights, "images": images.source}
+        stamp = {"weights": weights, "images": images.source, "content": images.stored.content}
         for done, (count, first) in enumerate(own):
             files = {p.id: paths.shard(results, evaluation.run, p.id, count) for p in family}
             found = {i: read_shard(file, stamp) for i, file in files.items() if file.exists()}
@@ -83,6 +86,7 @@ def worked_off(
                 seed = seed_from(one.seed, one.family, count)
                 generator = torch.Generator(device).manual_seed(seed)
                 made = evaluate_family(model, missing, x, y, generator)
+                images.stored.check_unchanged()
                 for probe, record in zip(missing, made, strict=True):
                     write_shard(files[probe.id], record, stamp)
                     records[probe.id] = record
@@ -116,7 +120,7 @@ def evaluate(
 ) -> None:
     """Write the records of a model in eval mode, computing only what is not there yet.
 
-    `weights` is a checksum: records of other weights, or of images from another source, do not count.
+    `weights` is a checksum: records of other weights, or of other images, do not count.
     `trained` is what is known of the training and kept with the records.
     """
     began = time.monotonic()
@@ -131,6 +135,7 @@ def evaluate(
         "checks": [check.as_json() for check in checks],
         "probes": {probe.id: canonical(probe) for probe in evaluation.probes},
         "sources": {name: images.source for name, images in sets.items()},
+        "sha256": {name: images.stored.sha256 for name, images in sets.items()},
         **{name: round(now[name] + before[name], 2) for name in now},
         "trained": trained,
     }
@@ -153,6 +158,17 @@ def checked(
     pixels, y = torch.from_numpy(np.ascontiguousarray(images.x)), torch.from_numpy(images.y)
     by_norm = {ball.norm: ball for ball in reversed(balls)}
     return inspect(model, pixels.to(device), y.to(device), by_norm)
+
+
+def refuse_other_images(run: TrainRun, about: dict[str, Any]) -> None:
+    """Weights that were learnt from other images than the set has now say nothing about it."""
+    known, now = about.get("trained_on"), at_hand(SETS[run.dataset], "train")
+    if known and now is not None and known["sha256"] != now.sha256:
+        raise expected(
+            f"the images that {run.id} was trained on in {run.dataset}'s training split",
+            "others in their place",
+            "put the old ones back, or delete the folder of the model to train it again",
+        )
 
 
 def main() -> None:
@@ -190,11 +206,12 @@ def main() -> None:
         )
     model = placed(load_model(options.results, run.id), device)
     about = description(options.results, run.id)
+    refuse_other_images(run, about)
     wanted, weights = plan.evaluations[run.id], about["sha256"]
     if options.part:
         evaluate_part(wanted, model, weights, options.results, device, options.part)
         return
-    trained = {key: about[key] for key in ("seconds", "device", "threads")}
+    trained = {key: about.get(key) for key in ("seconds", "device", "threads", "trained_on")}
     evaluate(wanted, model, weights, options.results, device, trained)
 
 

@@ -190,7 +190,7 @@ class Measured:
         path = paths.records(self.results, self.plan.evaluations[run].id)
         if not path.exists():
             return
-        read = read_records(path)
+        read = read_records(path, run)
         for number, cell in pairs:
             if self._is_measured(number):
                 self._values[run, cell] = np.array([read[1]["trained"]["seconds"] / 60])

@@ -1,14 +1,18 @@
 """What a scale's reports were made of, by checksum: `python -m harness.manifest --scale lite`.
 
-Git keeps no times: in a clone, tables may look older than the records that they were made from, and
-Snakemake would make them again. Where every checksum still holds, the reports are up to date, and
-`settle` says so in the only words that Snakemake reads. Where one does not, it does nothing.
+Snakemake reads times, and these can lie. Git keeps none: in a clone, tables may look older than the
+records that they were made from. A clock that jumps dates files in 1970, or in the future. `settle`
+says what the checksums know in the only words that Snakemake reads: reports are no older than what they
+were made of where every checksum holds, and a source that changed since is new, whatever its date.
+`no_future` ends what would never settle: a file from the future is newer than all that is made of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from harness import paths
@@ -18,6 +22,7 @@ from harness.files import sha256, write_whole
 from harness.plan import Plan, reported
 
 NAME = "made_of.sha256"  # in the form of `sha256sum`, which can check it too
+_SKEW = 60 * 10**9  # nanoseconds: machines that share a disk may differ by seconds
 
 
 def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
@@ -35,19 +40,42 @@ def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Make up-to-date reports no older than what they were made of."""
+    """Let times say what the checksums know. A damaged manifest knows nothing, and harms nothing."""
     if not (folder / NAME).exists():
         return
-    lines = (folder / NAME).read_text().splitlines()
+    lines = (folder / NAME).read_text(errors="replace").splitlines()
     sums = {Path(name): value for value, _, name in (line.partition("  ") for line in lines)}
-    if not all(path.is_file() for path in sums):
+    made = [path for path in sums if path.is_relative_to(folder)]
+    sources = sums.keys() - made
+    if not made or not sources or not all(_is_file(path) for path in sums):
         return
-    made = [path for path in sums if path.is_relative_to(folder)] + [folder / NAME]
-    newest = max(path.stat().st_mtime_ns for path in sums.keys() - made)
-    late = [path for path in made if path.stat().st_mtime_ns < newest]
+    for path in [path for path in sources if sha256(path.read_bytes()) != sums[path]]:
+        if _time(path) <= _time(folder / NAME):  # else its date tells already
+            os.utime(path)
+    newest = max(map(_time, sources))
+    late = [path for path in [*made, folder / NAME] if _time(path) < newest]
     if late and all(sha256(path.read_bytes()) == sums[path] for path in sums):
         for path in late:
             os.utime(path, ns=(newest, newest))
+
+
+def no_future(paths: Iterable[Path]) -> None:
+    """Files dated later than now are dated now: what is made of them is made once, not for ever."""
+    now = time.time_ns()
+    for path in paths:
+        if _is_file(path) and _time(path) > now + _SKEW:
+            os.utime(path, ns=(now, now))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name out of a damaged manifest
+        return False
+
+
+def _time(path: Path) -> int:
+    return path.stat().st_mtime_ns
 
 
 def main() -> None:

@@ -102,7 +102,8 @@ def write_records(
     write_arrays(path, arrays)
 
 
-def read_records(path: Path) -> tuple[dict[str, Record], dict[str, Any]]:
+def read_records(path: Path, run: str | None = None) -> tuple[dict[str, Record], dict[str, Any]]:
+    """What `write_records` wrote; if it is said whose records they must be, no other's."""
     arrays = read_arrays(path)
     try:
         about = json.loads(arrays["about"].tobytes())
@@ -121,6 +122,11 @@ def read_records(path: Path) -> tuple[dict[str, Record], dict[str, Any]]:
             f"expected the parts of a record in {path}, found something else "
             f"({type(error).__name__}: {error}); delete it to compute it again."
         ) from None
+    if run is not None and about.get("run", run) != run:
+        raise UserError(
+            f"expected the records of {run} in {path}, found those of {about['run']}; delete it "
+            "to compute it again."
+        )
     about["labels"] = {
         name.removeprefix(_LABELS): array
         for name, array in arrays.items()

@@ -102,7 +102,7 @@ def write_entries(plan: Plan, results: Path, reports: Path) -> list[Path]:
     tables = {name: published(artefact, plan) for name, artefact in artefacts.items()}
     for name, candidates in found.items():
         entry, reported = _reported(candidates, tables)
-        read = read_records(paths.records(results, plan.evaluations[entry.run].id))
+        read = read_records(paths.records(results, plan.evaluations[entry.run].id), entry.run)
         info = model_info(plan, entry, read, reported, papers)
         path = reports / plan.name / "robustbench" / f"{name}.json"
         write_whole(path, json.dumps(info, indent=2, ensure_ascii=False) + "\n")

@@ -8,9 +8,9 @@ is written after each epoch, every ten minutes, and when SIGTERM asks the run to
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,12 @@ from harness.augment import augmented, unit
 from harness.checkpoint import Position, read_checkpoint, save_checkpoint
 from harness.contracts import Batch, Clock, Lab, Training
 from harness.data import load
+from harness.data.cache import Stored
 from harness.data.sets import SETS
+from harness.descriptions import write_description
 from harness.device import DEVICES, autocast, compiled, limit_threads, placed
 from harness.errors import run_command
-from harness.files import sha256, write_whole
+from harness.files import only_one, sha256, write_whole
 from harness.identity import canonical, seed_from
 from harness.models import new_model
 from harness.plan import planned
@@ -50,7 +52,7 @@ class Batches:
         # The papers selected on test data and so could train on everything.
         split = "train+validation" if run.selection.use == "paper-test" else "train"
         images = load(run.dataset, split).take(slice(run.recipe.examples))
-        self.run, self.device = run, device
+        self.run, self.device, self.stored = run, device, images.stored
         large = images.x.nbytes > _ON_DEVICE_BYTES
         self.x = torch.from_numpy(images.x).to("cpu" if large else device)
         self.y = torch.from_numpy(images.y).to(device)
@@ -201,7 +203,8 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
         shown = {name: images.numpy() for name, images in watcher.images.items()}
         write_arrays(paths.trace(results, run.id), shown)
         del training  # processes that it may have started end here, so that their time counts
-        deploy(run, results, last, selector, at.history, spent())
+        batches.stored.check_unchanged()
+        deploy(run, results, last, selector, at.history, spent(), batches.stored)
         checkpoint.unlink(missing_ok=True)
 
 
@@ -212,6 +215,7 @@ def deploy(
     selector: Selector,
     history: Sequence[Mapping[str, float]],
     spent: dict[str, float],
+    trained_on: Stored,
 ) -> None:
     """Write the model, its history and its description; the model comes last."""
     chosen, epoch = selector.best["model"], selector.best["epoch"]
@@ -223,16 +227,17 @@ def deploy(
         "run": canonical(run),
         "deployed_epoch": epoch + 1,
         "sha256": sha256(weights),
+        "trained_on": {
+            "images": len(trained_on.y),
+            "source": trained_on.source,
+            "sha256": trained_on.sha256,
+        },
         **spent,
         "threads": torch.get_num_threads(),
         "device": device_name(selector.judges.x.device),
         "made": provenance(),
     }
-    columns = list(dict.fromkeys(name for row in history for name in row))
-    lines = [",".join(columns)]
-    lines += [",".join(f"{row.get(name, '')}" for name in columns) for row in history]
-    write_whole(paths.history(results, run.id), "\n".join(lines) + "\n")
-    write_whole(paths.description(results, run.id), json.dumps(about, indent=1) + "\n")
+    write_description(results, run.id, about, history)
     write_whole(paths.model(results, run.id), weights)
 
 
@@ -286,7 +291,9 @@ def main() -> None:
     if options.rehearse:
         rehearse(run, options.results, device, options.rehearse)
     else:
-        train(run, options.results, device)
+        folder = paths.model(options.results, run.id).parent
+        with only_one(folder, f"training of {run.id}") if distributed.leads() else nullcontext():
+            train(run, options.results, device)
     distributed.leave()
 
 

@@ -2,7 +2,7 @@
 
 Importing what a job needs costs 3 s of CPU, a fork milliseconds. `launch` opens the socket before the
 zygote exists, so the first jobs wait for it rather than import for themselves; the zygote itself
-imports nothing before there is a job. It ends with its Snakemake: their pipe closes.
+imports nothing before there is a job. It and the jobs end with their Snakemake: its pipe closes.
 
 Forks are safe here because the zygote computes nothing: one thread, CUDA untouched. Should an import
 ever start a thread, the zygote ends, and every job runs by itself (harness/start.py). Linux only.
@@ -68,7 +68,7 @@ def serve(listener: socket.socket, scale: str, grid: str) -> None:
                 importlib.import_module(name)
             planned(scale, Path(grid))
             if len(os.listdir("/proc/self/task")) > 1:
-                return
+                return  # no job has been started: there are none to end
             gc.freeze()  # so that the forks' pages stay shared
             imported = True
         line, _ = listener.accept()
@@ -76,6 +76,12 @@ def serve(listener: socket.socket, scale: str, grid: str) -> None:
             listener.close()
             work(line)
         line.close()
+
+
+def end_jobs() -> None:
+    """Jobs of a Snakemake that was killed would go on beside those of the one that is started next."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)  # a session of our own: nobody else is in it
 
 
 def work(line: socket.socket) -> NoReturn:
@@ -128,5 +134,6 @@ if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as own:
         try:
             serve(own, *sys.argv[2:])
+            end_jobs()
         finally:
             shutil.rmtree(Path(own.getsockname()).parent, ignore_errors=True)

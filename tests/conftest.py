@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,9 +10,12 @@ import pytest
 import torch
 import yaml
 
+from drills.commands import command as command
+from drills.commands import said, snakemake
 from harness.attacks import Threat
 from harness.augment import unit
 from harness.balls import Ball
+from harness.config import ROOT as ROOT
 from harness.config import read_grid
 from harness.contracts import Batch, Clock, Lab
 from harness.data import load
@@ -24,7 +24,6 @@ from harness.plan import Plan
 from harness.runs import TrainRun
 from harness.train import make_lab
 
-ROOT = Path(__file__).resolve().parents[1]
 LINF = Threat(Ball("linf", Fraction(36, 255)), Fraction(10, 255), 3)
 L2 = Threat(Ball("l2", Fraction(128, 255)), Fraction(40, 255), 3)
 ARTEFACT = "cvpr23_table1a"  # of the small build
@@ -85,37 +84,6 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
     """Every floating-point number of a network, in one row."""
     values = [t.flatten() for t in model.state_dict().values() if t.is_floating_point()]
     return torch.cat(values)
-
-
-def command(*words: str, cwd: Path, check: bool = False, **settings) -> subprocess.CompletedProcess:
-    """A command of the project's, as a user would give it, from another folder."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=check,
-        timeout=600,
-        **settings,
-    )
-
-
-def snakemake(*words: str, cwd: Path, grid: Path, **config) -> subprocess.CompletedProcess:
-    common = [
-        "--snakefile",
-        str(ROOT / "Snakefile"),
-        "--workflow-profile",
-        str(ROOT / "profiles" / "default"),
-    ]
-    config = {"scale": "ci", "grid": grid, "device": "cpu", **config}
-    settings = ["--config", *(f"{name}={value}" for name, value in config.items())]
-    return command("snakemake", *common, "--cores", "2", *words, *settings, cwd=cwd)
-
-
-def said(done: subprocess.CompletedProcess) -> str:
-    return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="session")

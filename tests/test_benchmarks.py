@@ -1,11 +1,7 @@
 """What the benchmarks print is what they measured."""
 
-import sys
-
 import pytest
 from conftest import ROOT
-
-sys.path.insert(0, str(ROOT))
 
 from benchmarks.__main__ import PARTS, line, measured, render
 from benchmarks.timing import Row, Times, faster, in_turn

@@ -199,5 +199,5 @@ def test_one_figure_by_name_without_torch_and_to_the_byte(built, grid, tmp_path)
 
 
 def test_a_figure_of_training_without_its_history(plan, tmp_path):
-    with pytest.raises(UserError, match=r"expected a history at .*train first"):
+    with pytest.raises(UserError, match=r"found no run.json; train it first"):
         write_figure(plan, "extra_mixing", tmp_path, tmp_path)

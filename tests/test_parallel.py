@@ -18,6 +18,7 @@ from conftest import L2, LINF, ROOT, clocks, command, run_of, weights
 
 from baselines.at import AT
 from baselines.nt import NT
+from drills.commands import descendants
 from generalist.generalist import Generalist
 from harness import paths
 from harness.config import read_grid
@@ -106,19 +107,6 @@ def test_as_many_processes_as_learners_and_an_identity_of_its_own(grid):
     together, apart, alone = (run_of(plan, slug) for slug in ("together", "apart", "at"))
     assert [run.processes for run in (together, apart, alone)] == [2, 1, 1]
     assert together.id != apart.id
-
-
-def descendants(pid: int) -> list[int]:
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
 
 
 def test_kill_9_leaves_no_orphan_and_the_run_continues(grid, tmp_path):

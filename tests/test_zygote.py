@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, command, run_of
-from test_parallel import descendants
 
+from drills.commands import descendants
 from harness import paths, zygote
 from harness.config import CONFIG
 from harness.start import ADDRESS, STARTED

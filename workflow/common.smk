@@ -10,7 +10,7 @@ from harness import paths
 from harness.config import CONFIG, ROOT, scales
 from harness.entries import entries
 from harness.errors import UserError
-from harness.manifest import settle
+from harness.manifest import no_future, settle
 from harness.plan import Plan
 from harness.resources import Machine
 from harness.zygote import launch
@@ -140,6 +140,9 @@ onstart:
         launch(SCALE, GRID)
 
 
+no_future(RESULTS.glob("models/*/*"))
+no_future(RESULTS.glob("records/*.npz"))
+no_future(Path("reports", SCALE).rglob("*"))
 settle(Path("reports", SCALE))
 
 # Planned here so that a bad config is reported before anything else.

@@ -10,10 +10,11 @@ fog at severity 3; `cifar10-p/tilt` is a sequence of CIFAR-10-P, all frames of a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from harness.data.cache import Stored
 from harness.data.cache import data_folder as data_folder
 from harness.data.sets import SETS
 from harness.errors import UserError, unknown
@@ -31,12 +32,13 @@ class Images:
     classes: int
     source: str  # where the arrays came from, for the report
     name: str  # what a report calls them: `cifar10-c(generated)/fog/3` where we made the set
+    stored: Stored  # the whole split that they are rows of
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, rows: slice | np.ndarray) -> Images:
-        return Images(self.x[rows], self.y[rows], self.classes, self.source, self.name)
+        return replace(self, x=self.x[rows], y=self.y[rows])
 
 
 def load(name: str, split: str) -> Images:
@@ -50,7 +52,7 @@ def load(name: str, split: str) -> Images:
 
     entry = SETS[name]
     stored = obtain(entry, "test" if split == "test" else "train")
-    images = Images(stored.x, stored.y, entry.classes, stored.source, name)
+    images = Images(stored.x, stored.y, entry.classes, stored.source, name, stored)
     if split in ("test", "train+validation"):
         return images
     # The slice is drawn once and for all: no seed of a run may move it.
@@ -94,4 +96,5 @@ def _corrupted(name: str, split: str) -> Images:
         )
     stored, generated = obtain(corrupted)
     classes = SETS[corrupted.base].classes
-    return Images(stored.x, stored.y, classes, stored.source, corrupted.title(generated))
+    title = corrupted.title(generated)
+    return Images(stored.x, stored.y, classes, stored.source, title, stored)

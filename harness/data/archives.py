@@ -33,8 +33,11 @@ def unpack(archive: Path, folder: Path) -> None:
             tar.extractall(aside, members, filter="data")
         os.replace(aside, folder)
     except (tarfile.TarError, EOFError) as error:
+        reason = (
+            str(error).partition("\n")[0].rstrip(":")
+        )  # tarfile lists what it tried, line by line
         raise UserError(
-            f"expected a whole archive in {archive}, found one that cannot be unpacked ({error}); "
+            f"expected a whole archive in {archive}, found one that cannot be unpacked ({reason}); "
             f"delete it and fetch it again."
         ) from error
     finally:

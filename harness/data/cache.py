@@ -1,20 +1,23 @@
 """Decoded sets on disk, memory-mapped: `<data folder>/cache/<name>-<split>-<key>/`.
 
-A folder of the cache is never changed once it has its name: it is written aside, checked, and
+The arrays of a folder are never changed once it has its name: it is written aside, checked, and
 renamed, so a reader needs no lock and a killed writer leaves nothing that could be taken for data.
 Writers of the same set wait for each other. The whole cache can be deleted at any time.
+
+Whether somebody else changed them is seen by their sizes and times: where these are not those that were
+written down, the arrays are read through and their checksum decides. `python -m harness.data.fetch`
+always reads them through.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +25,7 @@ import numpy as np
 
 from harness.data.stream import Arrays, pieces
 from harness.errors import UserError, expected
+from harness.files import damaged, read_json, write_json
 
 
 def data_folder() -> Path:
@@ -40,6 +44,31 @@ class Stored:
     y: np.ndarray
     source: str
     sha256: str  # of the images' bytes, then the labels' (int64, little endian)
+    files: tuple[Path, ...] = ()  # that the arrays are mapped from
+    state: str = ""  # of the files, when they were opened
+
+    @property
+    def content(self) -> str:
+        """What tells these images from others; the state of their files, where no checksum is known."""
+        return self.sha256 or self.state
+
+    def check_unchanged(self) -> None:
+        """Mapped arrays change with their files, even between two batches."""
+        if state_of(self.files) != self.state:
+            raise expected(
+                f"{self.files[0]} as it was when this process began",
+                "that somebody changed it since",
+                "put it back, or delete its folder to make it again, then start again",
+            )
+
+
+def state_of(files: Iterable[Path]) -> str:
+    """Sizes and times, in short: changes when a file does."""
+    found = []
+    for path in files:
+        with suppress(FileNotFoundError):
+            found.append((path.name, path.stat().st_size, path.stat().st_mtime_ns))
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:12] if found else ""
 
 
 def slot(name: str, split: str, key: str) -> Path:
@@ -54,13 +83,29 @@ def slots(name: str, split: str) -> list[Path]:
 
 def read(folder: Path) -> Stored | None:
     """What a slot holds. Mapped copy-on-write: torch dislikes arrays that it may not write."""
-    about = folder / "about.json"
-    if not about.exists():
+    path = folder / "about.json"
+    if not path.exists():
         return None
+    remedy = f"delete {folder} to make it again"
+    about = read_json(path, "description of a set", remedy)
+    files = (folder / "x.npy", folder / "y.npy")
     try:
-        x, y = (np.load(folder / f"{part}.npy", mmap_mode="c") for part in "xy")
-        return Stored(x.view(np.ndarray), np.array(y), **json.loads(about.read_text()))
-    except (OSError, ValueError, TypeError) as error:
+        x, y = (np.load(file, mmap_mode="c") for file in files)
+        stored = Stored(
+            x.view(np.ndarray),
+            np.array(y),
+            about["source"],
+            about["sha256"],
+            files,
+            state_of(files),
+        )
+        if stored.state != about.get("state"):
+            if digest_of(stored.x, stored.y) != stored.sha256:
+                raise damaged(files[0], "set", remedy)
+            with suppress(OSError):  # a copy of a cache has other times; a lab's may be read-only
+                write_json(path, {**about, "state": stored.state})
+        return stored
+    except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
         raise UserError(
             f"expected a whole set in {folder}, found a damaged one ({error}); "
             f"delete that folder to make it again."
@@ -90,7 +135,9 @@ def keep(
         try:
             digest = _write(aside, arrays)
             check_sum(len(arrays[1]), digest)
-            (aside / "about.json").write_text(json.dumps({"source": source, "sha256": digest}))
+            state = state_of([aside / "x.npy", aside / "y.npy"])
+            about = {"source": source, "sha256": digest, "state": state}
+            write_json(aside / "about.json", about)
             os.replace(aside, folder)
         finally:
             shutil.rmtree(aside, ignore_errors=True)

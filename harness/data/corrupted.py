@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.data import sources
 from harness.data.archives import check_md5, unpack
-from harness.data.cache import Stored, data_folder, keep, lock, slot
+from harness.data.cache import Stored, data_folder, keep, lock, slot, state_of
 from harness.data.corruptions import CORRUPTIONS, MAIN, REVISION, SEVERITIES, corrupt
 from harness.data.corruptions.sequences import FRAMES, film
 from harness.data.corruptions.textures import frost_source
@@ -160,7 +160,7 @@ def _clean(wanted: Corrupted) -> Stored:
 def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
     """CIFAR's layout, mapped as it lies: (5 x n, h, w, c) by severity, or (n, T, h, w, c)."""
     file = archive.folder() / f"{wanted.corruption}.npy"
-    x = _array(file)
+    files, x = (file, archive.folder() / "labels.npy"), _array(file)
     entry = SETS[wanted.base]
     image = (*entry.size, entry.channels)
     if wanted.kind == "p":
@@ -174,7 +174,7 @@ def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
         x, y = x.reshape(-1, *image), np.repeat(clean_y, wanted.frames)
     else:
         assert wanted.severity is not None
-        labels = _array(archive.folder() / "labels.npy")
+        labels = _array(files[1])
         if x.shape != (len(labels), *image) or len(x) % len(SEVERITIES):
             raise expected(f"{(len(labels), *image)} in {file}", x.shape, "fetch it again")
         each = len(x) // len(SEVERITIES)
@@ -183,7 +183,7 @@ def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
     x = x.transpose(0, 3, 1, 2)
     if wanted.kind == "c":
         sources.check(entry, "test", (x, y))
-    return Stored(x, y, f"official {archive.name}", "")
+    return Stored(x, y, f"official {archive.name}", "", files, state_of(files))
 
 
 def _array(file: Path) -> np.ndarray:

@@ -64,7 +64,7 @@ def _picture(file: Path, size: int) -> np.ndarray:
 
     try:
         image = Image.open(file).convert("RGB")
-    except OSError as error:
+    except (OSError, Image.DecompressionBombError) as error:
         raise UserError(
             f"expected an image in {file}, found something that cannot be decoded ({error}); "
             f"fetch it again."

@@ -40,6 +40,11 @@ _NPM_SECONDS = 3600
 
 def obtain(entry: DataSet, split: str) -> Stored:
     """The first source that has the set."""
+    return at_hand(entry, split) or _announced(entry, split, _fetch(entry, split))
+
+
+def at_hand(entry: DataSet, split: str) -> Stored | None:
+    """The set, if nothing needs to be fetched for it."""
     if entry.embedded is not None:
         x, y = entry.embedded(split)
         assert isinstance(x, np.ndarray)
@@ -49,9 +54,9 @@ def obtain(entry: DataSet, split: str) -> Stored:
     if entry.present(folder, split):
         key = f"local-{_signature(folder, entry.files[split])}"
         stored = _keep(entry, split, key, "local folder", lambda: _decode(entry, folder, split))
-    else:
-        stored = _cached(entry, split) or _fetch(entry, split)
-    return _announced(entry, split, stored)
+        return _announced(entry, split, stored)
+    cached = _cached(entry, split)
+    return cached and _announced(entry, split, cached)
 
 
 def _announced(entry: DataSet, split: str, stored: Stored) -> Stored:

@@ -13,7 +13,7 @@ from harness import paths
 from harness.artefacts import Artefact
 from harness.cells import Records, cells, read_artefact
 from harness.data import Images, load
-from harness.errors import UserError
+from harness.descriptions import history
 from harness.plan import Plan
 from harness.records import read_arrays
 
@@ -47,11 +47,7 @@ class Source:
         return entry["classes"][number] if "classes" in entry else str(number)
 
     def history(self, run: str) -> pd.DataFrame:
-        path = paths.history(self.results, run)
-        try:
-            return pd.read_csv(path)
-        except FileNotFoundError:
-            raise UserError(f"expected a history at {path}, found none; train first.") from None
+        return history(self.results, run)
 
     def trace(self, run: str) -> dict[str, np.ndarray]:
         return read_arrays(paths.trace(self.results, run))

@@ -25,13 +25,18 @@ from harness.provenance import provenance
 def images(plan: Plan, trained: list[dict[str, Any]], results: Path) -> list[dict[str, Any]]:
     """Each set that was used: what it stands for, and where its images came from.
 
-    The records know where test images came from. Training images are in the report of the fetch, if
-    the workflow made one.
+    The records know where test images came from, a run where its training images did. Runs from
+    before they knew are helped by the report of the fetch, if the workflow made one.
     """
     sources: dict[str, set[str]] = {name: set() for name in plan.data_sets}
     for about in trained:
         for name, source in about["sources"].items():
             sources[name.partition("/")[0]].add(source)
+    learnt = {
+        about["run"]["dataset"]: "{images} images, {source}".format(**about["trained_on"])
+        for about in trained
+        if "trained_on" in about
+    }
     stands_for: dict[str, list[str]] = {}
     for papers, ours in plan.scale["datasets"].items():
         stands_for.setdefault(ours, []).append(papers)
@@ -40,7 +45,7 @@ def images(plan: Plan, trained: list[dict[str, Any]], results: Path) -> list[dic
             "name": name,
             "stands_for": stands_for.get(name, []),
             "test": sorted(found),
-            "train": _training_images(paths.fetched(results, name), name),
+            "train": learnt.get(name) or _training_images(paths.fetched(results, name), name),
         }
         for name, found in sources.items()
     ]

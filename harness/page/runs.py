@@ -5,18 +5,17 @@ Records are read one model at a time: at paper scale they would not fit in memor
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
 from harness import paths
 from harness.cells import trust_checks
+from harness.descriptions import description, history
 from harness.page.sparklines import charts
 from harness.plan import Plan
 from harness.records import read_records
@@ -45,13 +44,12 @@ def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
 
 
 def _run(plan: Plan, run: str, uses: Mapping[str, Any], results: Path) -> dict[str, Any]:
-    about = json.loads(paths.description(results, run).read_text())
-    history = pd.read_csv(paths.history(results, run))
+    about = description(results, run)
     return {
         **about,
         **uses,
         "config": config_text(about["run"]),
-        "charts": charts(history, about["deployed_epoch"]),
+        "charts": charts(history(results, run), about["deployed_epoch"]),
         **_evaluated(plan, run, results),
     }
 
@@ -60,7 +58,7 @@ def _evaluated(plan: Plan, run: str, results: Path) -> dict[str, Any]:
     """Each check once, failures first, though several artefacts may ask for it."""
     if run not in plan.evaluations:
         return {"checks": [], "sources": {}, "evaluation_seconds": 0.0}
-    read = read_records(paths.records(results, plan.evaluations[run].id))
+    read = read_records(paths.records(results, plan.evaluations[run].id), run)
     found = {
         (check.name, check.norm, check.found): {"run": run, **check.as_json()}
         for artefact in plan.artefacts.values()

@@ -19,7 +19,7 @@ rule fetch:
     params:
         python=PYTHON,
     shell:
-        "{params.python} -m harness.data.fetch {wildcards.set} > {log} 2>&1 && cp {log} {output}"
+        "{params.python:q} -m harness.data.fetch {wildcards.set} > {log} 2>&1 && cp {log} {output}"
 
 
 rule data:

@@ -27,9 +27,9 @@ rule evaluate:
         part="",
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
-        "exec {params.python} -m harness.start --gpus {resources.gpu} evaluate --grid {params.grid:q} "
+        "exec {params.python:q} -m harness.start --gpus {resources.gpu} evaluate --grid {params.grid:q} "
         "--scale {params.scale} --run {wildcards.run} {params.part} "
-        "--threads {threads} --device {params.device} > {log} 2>&1"
+        "--threads {threads} --device {params.device:q} > {log} 2>&1"
 
 
 # Every K-th batch of a model. Its batches are no outputs: those of a killed job remain.
