@@ -12,7 +12,7 @@ import pytest
 import yaml
 from conftest import ARTEFACT, ROOT, run_of, said
 from test_parallel import descendants
-from test_zygote import launched
+from test_zygote import launched, wait_until
 
 from harness.config import read_grid
 from harness.gpus import ALLOCATION, VISIBLE, claim, devices
@@ -47,7 +47,7 @@ def start():
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # a line of either kind will come, so no test waits in vain
             text=True,
         )
         started.append(process)
@@ -56,7 +56,7 @@ def start():
     yield go
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def test_devices_are_the_users_or_the_machines(tmp_path):
@@ -84,7 +84,7 @@ def test_distinct_devices_and_the_third_waits_for_a_killed_one(pool, start):
     seen = [process.stdout.readline().strip() for process in (one, other)]
     assert sorted(seen) == sorted(pool)
     third = start("-c", CLAIM, "1")
-    assert "waiting for 1 of the GPUs" in third.stderr.readline()
+    assert "waiting for 1 of the GPUs" in third.stdout.readline()
     one.kill()
     assert third.stdout.readline().strip() == seen[0]
 
@@ -93,7 +93,7 @@ def test_a_run_of_two_processes_takes_two_or_none(pool, start):
     one = start("-c", CLAIM, "1")
     assert one.stdout.readline().strip() in pool
     both = start("-c", CLAIM, "2")
-    assert "waiting for 2" in both.stderr.readline()
+    assert "waiting for 2" in both.stdout.readline()
     other = start("-c", CLAIM, "1")
     assert other.stdout.readline().strip() in pool  # the one that was free is not kept
     for process in (one, other):
@@ -120,11 +120,14 @@ def test_a_forked_job_holds_its_device_to_the_end(plan, pool, start, tmp_path, m
     assert "step 1" in client.stdout.readline()
     (job,) = descendants(server.pid)
     os.kill(job, signal.SIGSTOP)
+    wait_until(lambda: Path(f"/proc/{job}/stat").read_text().rpartition(")")[2].split()[0] == "T")
     client.kill()
     client.wait()
     next_one = start("-c", CLAIM, "1")
-    assert "waiting" in next_one.stderr.readline()
-    os.kill(job, signal.SIGCONT)  # it notices, and ends
+    try:
+        assert "waiting" in next_one.stdout.readline()
+    finally:
+        os.kill(job, signal.SIGCONT)  # it notices, and ends
     assert next_one.stdout.readline().strip() == pool[0]
     server.stdin.close()
     assert server.wait(10) == 0
