@@ -34,6 +34,7 @@ PARTS = {
     "corruptions": "Corrupted sets",
     "read_records": "From records to numbers",
     "build": "The smoke build of everything",
+    "lite_bill": "The bill against the runs of lite",
 }
 HERE = Path(__file__).parent
 _HEAD = """# Speed, side by side

@@ -1,0 +1,43 @@
+"""What `python -m harness.plan --scale lite` predicts for the runs of lite, against what they took.
+
+Trainings are compared in seconds of CPU (`results/models/*/run.json`, kept in git): they ran two at a
+time beside other work, which their wall times would show. The bill's price of a pass is the fastest of
+20 seconds' calibration. An evaluation's bill is an upper bound: images that fall leave the attacks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.timing import Row
+from harness import paths
+from harness.bill import of_evaluation, of_training, shape
+from harness.config import ROOT
+from harness.descriptions import description
+from harness.meter import calibrated
+from harness.plan import Plan
+from harness.records import read_records
+
+RESULTS = ROOT / "results"
+
+
+def measure(results: Path = RESULTS) -> list[Row]:
+    plan = Plan.read("lite")
+    rates, prices, _ = calibrated(plan, "cpu", None)
+    rows, billed, taken = [], 0.0, 0.0
+    for run in plan.runs.values():
+        if not paths.description(results, run.id).exists():
+            continue
+        price = prices[run.network, run.dataset]
+        expected = of_training(run, rates[shape(run.method)]).at(price)
+        found = description(results, run.id)["cpu_seconds"]
+        billed, taken = billed + expected, taken + found
+        note = f"{found:.0f} s, billed {expected:.0f} s ({100 * (expected / found - 1):+.0f} %)"
+        evaluation = plan.evaluations.get(run.id)
+        if evaluation and paths.records(results, evaluation.id).exists():
+            spent = read_records(paths.records(results, evaluation.id))[1]["cpu_seconds"]
+            bound = of_evaluation(evaluation).at(price)
+            note += f"; evaluation {spent:.0f} s, at most {bound:.0f} s"
+        rows.append(Row(f"training of {run.id}", note))
+    error = 100 * (billed / taken - 1)
+    return [*rows, Row("all trainings", f"{taken:.0f} s, billed {billed:.0f} s ({error:+.0f} %)")]
