@@ -33,10 +33,15 @@ def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
     sources += [CONFIG / "claims.yaml", ROOT / "reports" / "published" / "values.csv"]
     made = [path for path in folder.rglob("*") if path.is_file() and path.name != NAME]
     lines = [
-        f"{sha256(path.read_bytes())}  {os.path.relpath(path)}\n"
-        for path in sorted(sources) + sorted(made)
+        f"{sha256(path.read_bytes())}  {_name(path)}\n" for path in sorted(sources) + sorted(made)
     ]
     write_whole(folder / NAME, "".join(lines))
+
+
+def _name(path: Path) -> str:
+    """From here, so that a clone finds it too; in full if it lies elsewhere."""
+    inside = path.absolute().is_relative_to(Path.cwd())
+    return os.path.relpath(path) if inside else str(path.absolute())
 
 
 def settle(folder: Path) -> None:
