@@ -7,7 +7,8 @@ import pytest
 import torch
 from conftest import L2, LINF
 
-from harness.checks import inspect
+from harness.augment import unit
+from harness.checks import gradients, inspect
 from harness.data import load
 from harness.models import new_model
 from harness.records import Record
@@ -68,6 +69,14 @@ def test_masked_gradients_are_seen(taught, images):
     found = failed(masked, images)
     assert "usable gradients" in found
     assert "accuracy falls with eps to about 0" in found
+
+
+def test_wrong_images_without_a_gradient_are_no_masking(taught, images):
+    """Where the true class ranks third, DLR is constant; such images are wrong and never attacked."""
+    pixels, y = images
+    ranks = taught(unit(pixels)).argsort(dim=1, descending=True)
+    third = torch.arange(len(y)) % 2 == 0
+    assert gradients(taught, unit(pixels), torch.where(third, ranks[:, 2], ranks[:, 0])).ok
 
 
 def record(correct, backward=0, warnings=()):
