@@ -4,6 +4,7 @@ works, or what it says is right nevertheless. One drill for each kind of file.""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import time
@@ -71,11 +72,18 @@ class Kind:
                 return "refused, right after its remedy"
             done = make_page(ground, this.folder)
             demand(done.returncode == 0, f"no page: {said(done)}")
+            for slug in METHODS:
+                ground.check_records(ground.run_of(slug), this.folder)
             made = this.folder / "reports" / "ci" / "index.html"
-            demand(made.read_bytes() == written.read_bytes(), "another page")
+            demand(timeless(made) == timeless(written), "another page")
             return "harmless"
 
         return attempt
+
+
+def timeless(page: Path) -> str:
+    """Without what the evaluations took: one that put shards together again took less."""
+    return re.sub(r"and [^<]* of evaluation", "", page.read_text())
 
 
 def _run_of(path: Path) -> str:
