@@ -20,7 +20,7 @@ from drills.ground import TABLE, Ground
 from harness import paths
 
 _SIZE = 8 * 2**20
-_MOST = {"train": 120_000, "evaluate": 40_000, "table": 12_000, "page": 120_000}  # bytes left free
+_MOST = {"train": 120_000, "evaluate": 30_000, "table": 8_000, "page": 40_000}  # bytes left free
 
 
 class Disk:

@@ -1,4 +1,8 @@
-"""kill -9 at random moments, then the same command again."""
+"""kill -9 at random moments, then the same command again.
+
+Moments are drawn on a clock of the victim's own, since seconds mean little on a busy machine: CPU time
+for a job, files made for a build. Where a victim ended before it was killed, another one is drawn.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
-from drills import Attempt, Try, demand
+from drills import Attempt, LostError, Try, demand
 from drills.commands import (
     ENVIRONMENT,
     processes_in,
@@ -22,15 +28,29 @@ from drills.commands import (
 from drills.ground import METHODS, Ground
 from harness import paths
 
+_VICTIMS = 20
 
-def killed(ground: Ground, this: Try, words: tuple[str, ...], cpu_seconds: float) -> bool:
+
+def caught(this: Try, kill: Callable[[Path], bool]) -> Path:
+    """The folder of the first victim that was still at work when it was killed."""
+    for number in range(_VICTIMS):
+        folder = this.folder / str(number)
+        folder.mkdir()
+        if kill(folder):
+            return folder
+    raise LostError("nobody was still at work when he was killed")
+
+
+def killed(
+    ground: Ground, random: Random, words: tuple[str, ...], folder: Path, moment: float
+) -> bool:
     """kill -9 the job's process, or the client that the workflow waits for; was it still at work?"""
-    job, moment, begun = ground.start(*words, cwd=this.folder), this.random.random(), 0.0
-    while job.poll() is None and begun < moment * cpu_seconds:
+    job, begun = ground.start(*words, cwd=folder), 0.0
+    while job.poll() is None and begun < moment:
         begun = max([begun, *map(cpu_seconds_of, ground.jobs())])
         time.sleep(0.002)
     jobs = ground.jobs()
-    if jobs and this.random.random() < 0.5:
+    if jobs and random.random() < 0.5:
         os.kill(jobs[0], signal.SIGKILL)
     else:
         job.kill()
@@ -65,15 +85,16 @@ def training(ground: Ground) -> Attempt:
     cpu_seconds = undisturbed(ground, words, ground.folder / "timed_training")
 
     def attempt(this: Try) -> str:
-        at_work = killed(ground, this, words, cpu_seconds)
-        checkpoint = paths.checkpoint(this.folder / "results", run.id).exists()
-        finished = paths.model(this.folder / "results", run.id).exists()
-        done = ground.run(*words, cwd=this.folder)
+        def kill(folder: Path) -> bool:
+            moment = this.random.random() * cpu_seconds
+            return killed(ground, this.random, words, folder, moment)
+
+        folder = caught(this, kill)
+        checkpoint = paths.checkpoint(folder / "results", run.id).exists()
+        done = ground.run(*words, cwd=folder)
         demand(done.returncode == 0, f"the second start failed: {said(done)}")
-        ground.check_weights(run, this.folder)
+        ground.check_weights(run, folder)
         demand(not checkpoint or "continuing" in done.stdout, "a checkpoint was not used")
-        if finished or not at_work:
-            return "killed when it had ended"
         return "continued from a checkpoint" if checkpoint else "started again"
 
     return attempt
@@ -93,55 +114,68 @@ def evaluation(ground: Ground) -> Attempt:
     cpu_seconds = undisturbed(ground, words, timed)
 
     def attempt(this: Try) -> str:
-        with_model(this.folder)
-        killed(ground, this, words, cpu_seconds)
-        shards = len(list((this.folder / "results" / "records").glob("*/*/*.npz")))
-        whole = paths.records(this.folder / "results", ground.plan.evaluations[run.id].id).exists()
-        done = ground.run(*words, cwd=this.folder)
+        def kill(folder: Path) -> bool:
+            early = this.random.random() ** 3  # most of its time are checks, after the last shard
+            return killed(ground, this.random, words, with_model(folder), early * cpu_seconds)
+
+        folder = caught(this, kill)
+        shards = len(list((folder / "results" / "records").glob("*/*/*.npz")))
+        done = ground.run(*words, cwd=folder)
         demand(done.returncode == 0, f"the second start failed: {said(done)}")
-        ground.check_records(run, this.folder)
-        if whole:
-            return "killed when it had ended"
-        return "continued from shards" if shards else "started again"
+        ground.check_records(run, folder)
+        return f"with {shards} shards done" if shards else "before the first shard"
 
     return attempt
 
 
 def workflow(ground: Ground) -> Attempt:
     """kill -9 Snakemake, alone or with its process group"""
-    starts, seconds = 2.0, ground.build_seconds  # what it takes to begin differs from day to day
+    whole = made(ground.built)
 
-    def attempt(this: Try) -> str:
+    def kill(folder: Path, random: Random, group: bool) -> bool:
         process = subprocess.Popen(
             [sys.executable, "-m", *snakemake_words(grid=ground.grid)],
-            cwd=this.folder,
+            cwd=folder,
             env={**os.environ, **ENVIRONMENT},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        time.sleep(this.random.uniform(0, starts + seconds))
-        ended, group = process.poll() is not None, this.random.random() < 0.5
-        if not ended:
+        moment = random.random() * whole
+        while process.poll() is None and made(folder) < moment:
+            time.sleep(0.01)
+        time.sleep(random.uniform(0, 0.5))
+        at_work = process.poll() is None
+        if at_work:
             (os.killpg if group else os.kill)(process.pid, signal.SIGKILL)
         process.wait()
-        wait_until(lambda: not processes_in(this.folder), 60, "orphans did not end")
-        finished = {path: path.stat().st_mtime_ns for path in finished_models(ground, this.folder)}
-        unlocked = snakemake("--unlock", cwd=this.folder, grid=ground.grid)
+        wait_until(lambda: not processes_in(folder), 60, "orphans did not end")
+        return at_work
+
+    def attempt(this: Try) -> str:
+        group = this.number % 2 == 0
+        folder = caught(this, lambda f: kill(f, this.random, group))
+        finished = {path: path.stat().st_mtime_ns for path in finished_models(ground, folder)}
+        unlocked = snakemake("--unlock", cwd=folder, grid=ground.grid)
         demand(unlocked.returncode == 0, f"--unlock failed: {said(unlocked)}")
-        done = snakemake(cwd=this.folder, grid=ground.grid)
+        done = snakemake(cwd=folder, grid=ground.grid)
         demand(done.returncode == 0, f"the second start failed: {said(done)}")
-        ground.check_tables(this.folder)
+        ground.check_tables(folder)
         for slug in METHODS:
-            ground.check_weights(ground.run_of(slug), this.folder)
-            ground.check_records(ground.run_of(slug), this.folder)
+            ground.check_weights(ground.run_of(slug), folder)
+            ground.check_records(ground.run_of(slug), folder)
         for path, time_ns in finished.items():
             demand(path.stat().st_mtime_ns == time_ns, f"{path} was finished and made again")
-        if ended:
-            return "killed when it had ended"
-        return f"{'with its group' if group else 'alone'}, {len(finished)} models finished"
+        who = "with its group" if group else "alone"
+        return f"{who}, {len(finished)} of {len(METHODS)} models kept"
 
     return attempt
+
+
+def made(folder: Path) -> int:
+    """How many files a build has made so far."""
+    places = (folder / "results", folder / "reports")
+    return sum(path.is_file() for place in places for path in place.rglob("*"))
 
 
 def finished_models(ground: Ground, folder: Path) -> list[Path]:
