@@ -67,12 +67,6 @@ class Ground:
         demand(done.returncode == 0, said(done))
         return folder
 
-    @cached_property
-    def build_seconds(self) -> float:
-        """From the first log to the last report: what a build takes without its start."""
-        times = [path.stat().st_mtime for path in self.built.rglob("*") if path.is_file()]
-        return max(times) - min(times)
-
     def copy(self, to: Path) -> Path:
         """The build again, its times included."""
         wanted = shutil.ignore_patterns(".snakemake", "logs", "benchmarks")

@@ -18,6 +18,7 @@ from drills.commands import (
     wait_until,
 )
 from drills.ground import Ground
+from drills.kills import made
 
 
 def workflows(ground: Ground) -> Attempt:
@@ -33,8 +34,11 @@ def workflows(ground: Ground) -> Attempt:
             text=True,
         )
         locks = this.folder / ".snakemake" / "locks"
+        moment = this.random.uniform(0, 0.6) * made(
+            ground.built
+        )  # the second takes seconds to start
         wait_until(lambda: locks.is_dir() and any(locks.iterdir()), 60, "no lock")
-        time.sleep(this.random.uniform(0, ground.build_seconds / 3))
+        wait_until(lambda: made(this.folder) >= moment, 600, "the first did not go on")
         second = snakemake(cwd=this.folder, grid=ground.grid)
         late = first.poll() is not None
         output, _ = first.communicate(timeout=600)
