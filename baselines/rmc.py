@@ -28,6 +28,7 @@ from harness.learner import Optim, finite
 from harness.losses import cross_entropy
 
 _GRID = 10  # t = 0, 1/10, ..., 1
+_AT_ONCE = 250
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class RMCTraining:
             layer.momentum = None  # a plain mean over batches
         self.model.train()
         with torch.no_grad():
-            for images in self.lab.sample.x.split(250):
+            for images in self.lab.sample.x.split(_AT_ONCE):
                 self.model(images)
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
@@ -117,15 +118,15 @@ class RMCTraining:
 
     def _worst_norm(self, t: float) -> float:
         self._settle(t)
-        x, y = self.lab.validation.x, self.lab.validation.y
+        judges = self.lab.validation
         accuracies = []
         for threat in self.rmc.threats:
-            generator = self.lab.generator(f"judge {threat.norm}")
-            adversarial = perturb(PGD.of(threat), self.model, x, y, generator=generator)
-            with torch.no_grad():
-                accuracies.append(
-                    float((self.model(adversarial).argmax(dim=1) == y).float().mean())
-                )
+            generator, correct = self.lab.generator(f"judge {threat.norm}"), 0
+            for x, y in zip(judges.x.split(_AT_ONCE), judges.y.split(_AT_ONCE), strict=True):
+                adversarial = perturb(PGD.of(threat), self.model, x, y, generator=generator)
+                with torch.no_grad():
+                    correct += int((self.model(adversarial).argmax(dim=1) == y).sum())
+            accuracies.append(correct / len(judges.y))
         return min(accuracies)
 
     def state_dict(self) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from multiprocessing import get_context
 import torch
 
 from harness.attacks import perturb
+from harness.batches import Batches
 from harness.contracts import Clock
 from harness.models import NETWORKS, ResNet
 from harness.plan import Plan
-from harness.train import Batches, make_lab
+from harness.train import make_lab
 from harness.watch import accuracy
 
 CANDIDATES = [  # widths, examples

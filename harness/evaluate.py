@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from harness import paths, stopping
-from harness.augment import unit
+from harness.batches import on_device
 from harness.checks import EXAMPLES, Check, inspect
 from harness.data import Images, load
 from harness.data.sets import SETS
@@ -81,8 +81,7 @@ def worked_off(
             missing = [probe for probe in family if probe.id not in records]
             if missing:
                 rows = images.take(slice(first, first + one.batch_size))
-                x = unit(torch.from_numpy(np.ascontiguousarray(rows.x)).to(device))
-                y = torch.from_numpy(rows.y).to(device)
+                x, y = on_device(rows, device)
                 seed = seed_from(one.seed, one.family, count)
                 generator = torch.Generator(device).manual_seed(seed)
                 made = evaluate_family(model, missing, x, y, generator)

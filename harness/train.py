@@ -12,18 +12,15 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
 from harness import distributed, paths, stopping
-from harness.attacks import perturb
-from harness.augment import augmented, unit
+from harness.batches import Batches, seeded, whole
 from harness.checkpoint import Position, read_checkpoint, save_checkpoint
-from harness.contracts import Batch, Clock, Lab, Training
-from harness.data import load
+from harness.contracts import Clock, Lab, Training
 from harness.data.cache import Stored
 from harness.data.sets import SETS
 from harness.descriptions import write_description
@@ -37,49 +34,12 @@ from harness.progress import Progress
 from harness.provenance import cpu_seconds, provenance
 from harness.records import write_arrays
 from harness.runs import TrainRun
+from harness.selection import Selector
 from harness.store import load_model
-from harness.watch import Watcher, accuracy
+from harness.watch import Watcher
 
 _SAMPLE = 1000
-_ON_DEVICE_BYTES = 8 * 2**30  # a larger training set, such as ImageNet, stays mapped from its file
 _KEEP_SECONDS = 600.0  # an epoch of ImageNet is hours
-
-
-class Batches:
-    """The training set, on the device if it fits; the batch of any step can be asked for directly."""
-
-    def __init__(self, run: TrainRun, device: torch.device) -> None:
-        # The papers selected on test data and so could train on everything.
-        split = "train+validation" if run.selection.use == "paper-test" else "train"
-        images = load(run.dataset, split).take(slice(run.recipe.examples))
-        self.run, self.device, self.stored = run, device, images.stored
-        large = images.x.nbytes > _ON_DEVICE_BYTES
-        self.x = torch.from_numpy(images.x).to("cpu" if large else device)
-        self.y = torch.from_numpy(images.y).to(device)
-        self.steps_per_epoch = -(-len(images) // run.recipe.batch_size)
-
-    def order(self, epoch: int) -> Tensor:
-        generator = torch.Generator().manual_seed(seed_from(self.run.seed, "order", epoch))
-        return torch.randperm(len(self.y), generator=generator).to(self.device)
-
-    def at(self, order: Tensor, epoch: int, step: int) -> Batch:
-        size = self.run.recipe.batch_size
-        index = distributed.mine(order[step * size : (step + 1) * size])
-        generator = seeded(self.device, self.run.seed, "augment", epoch, step)
-        pixels = self.x[index.to(self.x.device)].to(self.device)
-        x = augmented(pixels, self.run.recipe.augment, generator)
-        return Batch(x, self.y[index], index)
-
-
-def seeded(device: torch.device, *parts: int | str) -> torch.Generator:
-    return torch.Generator(device).manual_seed(seed_from(*parts))
-
-
-def whole(dataset: str, split: str, device: torch.device, examples: int | None = None) -> Batch:
-    """A split as one batch, without augmentation."""
-    images = load(dataset, split).take(slice(examples))
-    x, y = torch.from_numpy(images.x).to(device), torch.from_numpy(images.y).to(device)
-    return Batch(unit(x), y, torch.arange(len(y), device=device))
 
 
 def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
@@ -104,38 +64,11 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
     )
 
 
-class Selector:
-    """Keeps the best epoch, if the run deploys the best rather than the last."""
-
-    def __init__(self, run: TrainRun, lab: Lab) -> None:
-        self.selection, self.seed = run.selection, run.seed
-        self.judges = (
-            whole(run.dataset, "test", lab.device)
-            if run.selection.use == "paper-test"
-            else lab.validation
-        )
-        self.best: dict[str, Any] = {"epoch": None, "score": -1.0, "model": None}
-
-    def judge(self, training: Training, epoch: int) -> dict[str, float]:
-        if self.selection.attack is None:
-            return {}
-        model = training.deployed()  # asked for only here: some methods choose it at a cost
-        generator = seeded(self.judges.x.device, self.seed, "select", epoch)
-        x, y = self.judges.x, self.judges.y
-        adversarial = perturb(self.selection.attack, model, x, y, generator=generator)
-        natural, robust = accuracy(model, x, y), accuracy(model, adversarial, y)
-        score = natural + robust
-        if score > self.best["score"] and natural >= (self.selection.gate or 0):
-            state = {name: value.detach().clone() for name, value in model.state_dict().items()}
-            self.best = {"epoch": epoch, "score": score, "model": state}
-        return {"natural": natural, "robust": robust}
-
-
 def train(run: TrainRun, results: Path, device: torch.device) -> None:
     began = time.monotonic()
     torch.manual_seed(seed_from(run.seed, "global"))  # for layers that draw, such as dropout
     batches, lab = Batches(run, device), make_lab(run, results, device)
-    training, selector, watcher = run.method.start(lab), Selector(run, lab), Watcher(run, lab)
+    training, selector, watcher = run.method.start(lab), Selector(run, device), Watcher(run, lab)
     at, before = Position(), {"seconds": 0.0, "cpu_seconds": 0.0}
     checkpoint = paths.checkpoint(results, run.id)
     state = read_checkpoint(checkpoint, run, device)
@@ -234,7 +167,7 @@ def deploy(
         },
         **spent,
         "threads": torch.get_num_threads(),
-        "device": device_name(selector.judges.x.device),
+        "device": device_name(selector.device),
         "made": provenance(),
     }
     write_description(results, run.id, about, history)

@@ -49,9 +49,14 @@ class Watcher:
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+def right(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Who is classified correctly, whatever mode the network is in."""
     was_training = model.training
     model.eval()
-    correct = (model(x).argmax(dim=1) == y).float().mean()
+    correct = model(x).argmax(dim=1) == y
     model.train(was_training)
-    return float(correct)
+    return correct
+
+
+def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    return float(right(model, x, y).float().mean())

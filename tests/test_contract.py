@@ -9,10 +9,11 @@ from conftest import clocks, run_of, weights
 from generalist import METHODS
 from harness.attacks import ORDERS
 from harness.balls import Ball
+from harness.batches import Batches
 from harness.config import read_grid
 from harness.identity import canonical
 from harness.models import ResNet
-from harness.train import Batches, make_lab, train
+from harness.train import make_lab, train
 
 GRID = read_grid()
 SLUGS = sorted(GRID["methods"])

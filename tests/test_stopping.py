@@ -19,11 +19,12 @@ from test_zygote import launched, wait_until
 
 import harness.train
 from harness import paths, stopping
+from harness.batches import Batches
 from harness.files import write_whole
 from harness.records import read_arrays
 from harness.runs import Selection
 from harness.start import ADDRESS
-from harness.train import Batches, train
+from harness.train import train
 
 MOMENTS, TRIES = 10, 40
 INSIDE = re.compile(r"found SIGTERM after epoch \d+( and \d+ steps)? of")

@@ -9,12 +9,17 @@ import torch
 from conftest import ROOT, command, run_of
 
 from harness import paths
+from harness.attacks import perturb
+from harness.batches import Batches, on_device
+from harness.data import load
 from harness.errors import UserError
 from harness.files import read_sealed, write_sealed, write_whole
 from harness.plan import Plan
 from harness.runs import Selection
+from harness.selection import Selector
 from harness.store import load_model
-from harness.train import Batches, train
+from harness.train import train
+from harness.watch import accuracy
 
 CPU = torch.device("cpu")
 
@@ -135,6 +140,27 @@ def test_selection_deploys_the_best_epoch(plan, use, tmp_path):
     ]
     best = max(rows, key=lambda row: row["natural"] + row["robust"])
     assert about["deployed_epoch"] == best["epoch"]
+
+
+def test_an_epoch_is_judged_in_batches(plan, lab, monkeypatch):
+    """Ten thousand images of the papers' networks at once fit into no GPU."""
+    run = run_of(
+        plan, "nt", selection=Selection("validation", plan.columns.probe("PGD20", "digits").attack)
+    )
+    images, sizes = load("digits", "validation"), []
+
+    def attacked(attack, model, x, y, **options):
+        sizes.append(len(x))
+        return perturb(attack, model, x, y, **options)
+
+    monkeypatch.setattr("harness.selection.perturb", attacked)
+    training = run.method.start(lab)
+    judged = Selector(run, CPU).judge(training, 0)
+    assert sum(sizes) == len(images)
+    assert max(sizes) <= run.recipe.batch_size
+    x, y = on_device(images, CPU)
+    assert judged["natural"] == pytest.approx(accuracy(training.deployed(), x, y))
+    assert judged["robust"] <= judged["natural"]
 
 
 def test_an_impossible_gate_deploys_the_last_epoch(plan, tmp_path):

@@ -10,11 +10,12 @@ import torch
 from conftest import run_of, weights
 
 from harness import distributed
+from harness.batches import Batches
 from harness.contracts import Batch, Clock
 from harness.distributed import _Team
 from harness.folding import folded
 from harness.plan import Plan
-from harness.train import Batches, make_lab
+from harness.train import make_lab
 
 BATCH, STEPS = 33, 6  # 33 is 16 and 17: shares that are not equal
 

@@ -1,0 +1,44 @@
+"""Which epoch is deployed, where it is the best one rather than the last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from harness.attacks import perturb
+from harness.batches import on_device, seeded
+from harness.contracts import Training
+from harness.data import load
+from harness.runs import TrainRun
+from harness.watch import right
+
+
+class Selector:
+    """Judges each epoch by natural plus robust accuracy, and keeps the best one's weights."""
+
+    def __init__(self, run: TrainRun, device: torch.device) -> None:
+        self.run, self.device = run, device
+        self.best: dict[str, Any] = {"epoch": None, "score": -1.0, "model": None}
+        if run.selection.attack is not None:
+            split = "test" if run.selection.use == "paper-test" else "validation"
+            self.judges = load(run.dataset, split)
+
+    def judge(self, training: Training, epoch: int) -> dict[str, float]:
+        attack = self.run.selection.attack
+        if attack is None:
+            return {}
+        model = training.deployed()  # asked for only here: some methods choose it at a cost
+        generator = seeded(self.device, self.run.seed, "select", epoch)
+        size, correct = self.run.recipe.batch_size, {"natural": 0, "robust": 0}
+        for first in range(0, len(self.judges), size):
+            x, y = on_device(self.judges.take(slice(first, first + size)), self.device)
+            adversarial = perturb(attack, model, x, y, generator=generator)
+            for name, images in {"natural": x, "robust": adversarial}.items():
+                correct[name] += int(right(model, images, y).sum())
+        found = {name: count / len(self.judges) for name, count in correct.items()}
+        score = sum(found.values())
+        if score > self.best["score"] and found["natural"] >= (self.run.selection.gate or 0):
+            state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+            self.best = {"epoch": epoch, "score": score, "model": state}
+        return found
