@@ -33,7 +33,8 @@ from harness.lazy import torch
 from harness.learner import Average, Learner, Single
 from harness.weights import copy_into, mix_into
 
-REDISTRIBUTIONS = ("once", "every_minibatch")
+REDISTRIBUTIONS = ("once", "throughout")
+_EPOCHS = 120  # of the papers: what their code does for an epoch, we do for a 120th of a run
 _TASKS = {"nt": "nt", "at": "linf", "at_l2": "l2"}  # a learner's slug -> its task in the papers
 
 
@@ -45,7 +46,7 @@ class Generalist:
     t_prime: Fraction = Fraction(75, 120)  # t', a share of the epochs
     c: Fraction = Fraction(5, 120)  # a share of the epochs
     average: Average = field(default_factory=Average)  # a'; decay 0 is "without EMA"
-    redistribution: str = "once"  # per period, or after every minibatch of that epoch (released)
+    redistribution: str = "once"  # per period, or throughout the period's last epoch (released)
     shared_lr: bool = False  # every learner steps with the first one's learning rate (released)
     parallel: bool | None = None  # one process per learner
 
@@ -102,8 +103,8 @@ class Generalist:
         if self.redistribution == "once":
             nearest = round(round(done / every) * every)  # the multiple of c, as a whole step
             return done == nearest and done >= self.t_prime * clock.steps_in_all
-        epoch, period = clock.epoch + 1, max(1, round(self.c * clock.epochs))
-        return epoch % period == 0 and epoch >= self.t_prime * clock.epochs
+        epoch = -(-done * _EPOCHS // clock.steps_in_all)
+        return epoch % max(1, round(self.c * _EPOCHS)) == 0 and epoch >= self.t_prime * _EPOCHS
 
 
 class GeneralistTraining:

@@ -29,6 +29,7 @@ class Plan:
         self._formulas: dict[Any, tuple[Formula, list[Probe]]] = {}
         self._entries = dict(grid["methods"])  # and the variants of them that artefacts ask for
         self.columns = Columns(grid, scale)
+        self._presets = merged(grid["presets"], scale.get("presets", {}))
         self._methods = registry(grid["registry"])
         entries = merged(grid["artefacts"], scale.get("artefacts", {}))
         for unbuilt in scale.get("left_out", {}):
@@ -85,7 +86,7 @@ class Plan:
             return ", ".join(slug.split(VARIANT)[1:])
         slug, _, preset = slug.partition("@")
         label = self.grid["labels"].get(slug, slug)
-        return f"{label}, {self.grid['presets'][preset]['label']}" if preset else label
+        return f"{label}, {self._presets[preset]['label']}" if preset else label
 
     def dataset(self, name: str) -> str:
         return self._named("datasets", name)
@@ -109,7 +110,7 @@ class Plan:
             entries=self._entries,
             threats=self.grid["datasets"][dataset]["threats"],
             optims=self.grid["networks"][network],
-            presets=self.grid["presets"],
+            presets=self._presets,
             overlay=self.scale["methods"],
         )
 
@@ -134,7 +135,7 @@ class Plan:
         builder = self._builder(dataset, network)
         method = builder.method(slug)
         entry = builder.entry(slug)
-        preset = self.grid["presets"][entry.get("preset", DEFAULT_PRESET)]
+        preset = self._presets[entry.get("preset", DEFAULT_PRESET)]
         own = preset.get("recipes", {}).get(entry["method"], {})
         of_set = self.grid["datasets"][dataset].get("recipe", {})
         recipe = merged(merged(merged(self.grid["recipe"], of_set), own), self.scale["recipe"])

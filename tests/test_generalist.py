@@ -89,7 +89,7 @@ def test_the_text_redistributes_at_the_end_of_every_fifth_epoch_from_75():
 
 
 def test_the_released_code_does_so_after_every_minibatch_of_those_epochs():
-    released = Generalist((ROBUST, NATURAL), redistribution="every_minibatch")
+    released = Generalist((ROBUST, NATURAL), redistribution="throughout")
     found = redistributions(released, epochs=120, steps=4)
     assert found == [4 * (epoch - 1) + step for epoch in range(75, 121, 5) for step in (1, 2, 3, 4)]
 
@@ -99,6 +99,9 @@ def test_a_smaller_budget_keeps_the_proportions():
     assert len(found) == 10
     assert found[0] == 190
     assert found[-1] == 304
+    released = Generalist((ROBUST, NATURAL), redistribution="throughout")
+    found = redistributions(released, epochs=24, steps=125)  # a fifth of each epoch from the 15th on
+    assert found == [step for end in range(1875, 3001, 125) for step in range(end - 24, end + 1)]
 
 
 def test_gamma_is_piecewise_linear_over_thirds():
@@ -132,7 +135,7 @@ def test_presets(plan):
     assert [learner.average for learner in text.method.learners] == [None, None]
     assert text.selection.use == "last"
     assert released.method.gamma == (1, 1, 1, 0.4)
-    assert released.method.redistribution == "every_minibatch"
+    assert released.method.redistribution == "throughout"
     assert released.method.shared_lr
     assert released.method.average.warmup
     assert all(learner.average.warmup for learner in released.method.learners)
