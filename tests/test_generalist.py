@@ -100,7 +100,8 @@ def test_a_smaller_budget_keeps_the_proportions():
     assert found[0] == 190
     assert found[-1] == 304
     released = Generalist((ROBUST, NATURAL), redistribution="throughout")
-    found = redistributions(released, epochs=24, steps=125)  # a fifth of each epoch from the 15th on
+    # of 24 epochs a fifth of each, from the 15th on
+    found = redistributions(released, epochs=24, steps=125)
     assert found == [step for end in range(1875, 3001, 125) for step in range(end - 24, end + 1)]
 
 

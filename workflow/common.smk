@@ -53,17 +53,6 @@ def scale_of(run):
     )
 
 
-def set_report(name):
-    """What was fetched of a data set; `ancient`: fetching it again must not retrain anything."""
-    return ancient(f"results/data/{name}.txt")
-
-
-@lru_cache(maxsize=None)
-def sets_probed(run):
-    probes = plan(scale_of(run)).evaluations[run].probes
-    return sorted({probe.dataset.partition("/")[0] for probe in probes})
-
-
 def records_of(scale, runs):
     return [
         str(paths.records(RESULTS, plan(scale).evaluations[run].id)) for run in runs

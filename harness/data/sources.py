@@ -182,8 +182,8 @@ def _fetch(entry: DataSet, wanted: str) -> Stored:
     tried = f" ({'; '.join(failures)})" if failures else ""
     raise UserError(
         f"expected {entry.name} ({', '.join(entry.files[wanted])}) in {data_folder()}, found "
-        f"nothing there and no other source that answers{tried}; put the files there or set "
-        f"GENERALIST_DATA to the folder that has them."
+        f"nothing there and no other source that answers{tried}; put the files there, set "
+        f"GENERALIST_DATA to the folder that has them, or run `snakemake data` with a network."
     )
 
 

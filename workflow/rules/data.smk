@@ -1,6 +1,7 @@
-# Fetch and verify what a scale needs, before any training starts: `snakemake --cores 2 data`. What
-# cannot be had is said with the file and the folder that would help. On a cluster this runs beside
-# Snakemake: nodes that compute seldom reach the network.
+# Fetch and verify what a scale needs: `snakemake --cores 2 data`. What cannot be had is said with the
+# file and the folder that would help. On a cluster this runs beside Snakemake: nodes that compute seldom
+# reach the network. No training depends on it, since each obtains what is not there yet: if one did, to
+# fetch a set for a new row would, to Snakemake, be news for every row that was ever trained on it.
 localrules:
     fetch,
     data,

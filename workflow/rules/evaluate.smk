@@ -5,7 +5,6 @@ rule evaluate:
     input:
         model=str(paths.model(RESULTS, "{run}")),
         description=str(paths.description(RESULTS, "{run}")),
-        data=lambda wildcards: [set_report(name) for name in sets_probed(wildcards.run)],
         parts=lambda wildcards: parts_of(wildcards.run, wildcards.hash),
     output:
         str(paths.records(RESULTS, "{run}-{hash}")),
@@ -37,7 +36,6 @@ use rule evaluate as evaluate_part with:
     input:
         model=str(paths.model(RESULTS, "{run}")),
         description=str(paths.description(RESULTS, "{run}")),
-        data=lambda wildcards: [set_report(name) for name in sets_probed(wildcards.run)],
     output:
         str(paths.part(RESULTS, "{run}-{hash}", "{part}", "{parts}")),
     log:

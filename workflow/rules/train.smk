@@ -2,7 +2,6 @@
 # comment makes none. The checkpoint is not an output: Snakemake deletes the outputs of failed jobs.
 rule train:
     input:
-        data=lambda wildcards: set_report(wildcards.run.partition("-")[0]),
         parents=lambda wildcards: [
             str(paths.model(RESULTS, parent))
             for parent in plan(scale_of(wildcards.run)).runs[wildcards.run].parents
