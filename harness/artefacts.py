@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,3 +63,13 @@ class Artefact:
     @property
     def suffixes(self) -> tuple[str, ...]:
         return (".csv", ".md", ".tex") if self.kind == "table" else (".csv", ".pdf", ".png")
+
+
+def only(entry: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:
+    """An artefact's entry with those of its methods that a scale has; a variation stays whole."""
+
+    def kept(methods: Any) -> Any:
+        return [name for name in methods if name in rows] if isinstance(methods, list) else methods
+
+    shown = {key: kept(value) for key, value in entry.get("show", {}).items()}
+    return {**entry, "methods": kept(entry.get("methods", [])), "show": shown}

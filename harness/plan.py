@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from harness.artefacts import VARIANT, Artefact, Cell, Panel, Row
+from harness.artefacts import VARIANT, Artefact, Cell, Panel, Row, only
 from harness.build import DEFAULT_PRESET, Builder, registry
 from harness.columns import PROTOCOLS, Columns, Formula
 from harness.config import merged, read_grid, read_scale
@@ -34,6 +34,11 @@ class Plan:
         entries = merged(grid["artefacts"], scale.get("artefacts", {}))
         for unbuilt in scale.get("left_out", {}):
             entries = {key: entry for key, entry in entries.items() if key != unbuilt}
+        if "rows" in scale:
+            for row in scale["rows"]:
+                if row.partition("@")[0] not in grid["methods"]:
+                    raise unknown("method", row, grid["methods"], f"the rows of scale {name}")
+            entries = {key: only(entry, scale["rows"]) for key, entry in entries.items()}
         rows = {name: self._rows(entry) for name, entry in entries.items()}
         self._wanted = self._columns_wanted(entries, rows)
         self.artefacts = {

@@ -118,3 +118,13 @@ def test_every_scale_plans():
 
 def test_every_method_has_a_label():
     assert set(GRID["labels"]) == set(GRID["methods"])
+
+
+def test_rows_limit_every_artefact():
+    scale = {**read_scale("ci"), "rows": ["nt", "at", "generalist_d_nt_linf"]}
+    plan = Plan(GRID, scale, "ci")
+    assert [row.method for row in plan.artefacts["cvpr23_table1a"].rows] == scale["rows"]
+    assert plan.artefacts["plusplus_fig8a"].show["right"] == ["generalist_d_nt_linf"]
+    assert plan.rows_of("cvpr23_table1a") == Plan.read("ci").rows_of("cvpr23_table1a")
+    with pytest.raises(UserError, match="did you mean 'trades"):
+        Plan(GRID, {**scale, "rows": ["tradse6"]}, "ci")
