@@ -51,7 +51,6 @@ DRILLS: dict[str, Callable[[Ground], Attempt]] = {
     "damaged_shards": damage.shard,
     "damaged_cache": damage.cache,
     "damaged_manifest": damage.manifest,
-    "damaged_report": damage.report,
     "full_disk": disk.full,
     "two_workflows": together.workflows,
     "two_trainings": together.trainings,

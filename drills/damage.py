@@ -129,11 +129,6 @@ history = Kind(
 )
 record = Kind("records", _record, lambda ground, folder, path: ground.make_table(folder))
 shard = Kind("shards of an evaluation", _shard, _evaluate_shard)
-report = Kind(
-    "the report of a fetch",
-    lambda ground, folder, random: paths.fetched(folder / "results", "digits"),
-    lambda ground, folder, path: make_page(ground, folder),
-)
 
 
 def checkpoint(ground: Ground) -> Attempt:

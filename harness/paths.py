@@ -40,8 +40,3 @@ def part(results: Path, evaluation: str, number: int | str, of: int | str) -> Pa
 
 def records(results: Path, evaluation: str) -> Path:
     return results / "records" / f"{evaluation}.npz"
-
-
-def fetched(results: Path, name: str) -> Path:
-    """What there is of a data set, and where it came from."""
-    return results / "data" / f"{name}.txt"

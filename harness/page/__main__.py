@@ -7,12 +7,10 @@ text out of a config could not run even if a template forgot to escape it.
 from __future__ import annotations
 
 import argparse
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from harness import paths
 from harness.errors import run_command
 from harness.files import write_whole
 from harness.page.artefacts import figures, tables, verdicts
@@ -22,11 +20,10 @@ from harness.plan import Plan, reported
 from harness.provenance import provenance
 
 
-def images(plan: Plan, trained: list[dict[str, Any]], results: Path) -> list[dict[str, Any]]:
+def images(plan: Plan, trained: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each set that was used: what it stands for, and where its images came from.
 
-    The records know where test images came from, a run where its training images did. Runs from
-    before they knew are helped by the report of the fetch, if the workflow made one.
+    The records know where test images came from, a run where its training images did.
     """
     sources: dict[str, set[str]] = {name: set() for name in plan.data_sets}
     for about in trained:
@@ -45,17 +42,10 @@ def images(plan: Plan, trained: list[dict[str, Any]], results: Path) -> list[dic
             "name": name,
             "stands_for": stands_for.get(name, []),
             "test": sorted(found),
-            "train": learnt.get(name) or _training_images(paths.fetched(results, name), name),
+            "train": learnt.get(name),
         }
         for name, found in sources.items()
     ]
-
-
-def _training_images(report: Path, name: str) -> str | None:
-    if not report.exists():
-        return None
-    found = re.search(rf"^{re.escape(name)} train: (.*); sha256", report.read_text(), re.MULTILINE)
-    return found[1] if found else None
 
 
 def checks(trained: list[dict[str, Any]]) -> dict[str, Any]:
@@ -80,7 +70,7 @@ def write_page(plan: Plan, results: Path, reports: Path) -> Path:
             tables=tables(plan, folder),
             figures=figures(plan, folder),
             verdicts=verdicts(plan, folder),
-            images=images(plan, trained, results),
+            images=images(plan, trained),
             runs=trained,
             checks=checks(trained),
             made=provenance(),
