@@ -17,9 +17,11 @@ from conftest import ROOT, run_of
 from test_parallel import descendants
 from test_zygote import launched, wait_until
 
+import harness.selection
 import harness.train
 from harness import paths, stopping
 from harness.batches import Batches
+from harness.data import load
 from harness.files import write_whole
 from harness.records import read_arrays
 from harness.runs import Selection
@@ -156,16 +158,17 @@ def test_a_stop_while_an_epoch_is_judged_repeats_the_judgement_only(plan, tmp_pa
     attack = plan.columns.probe("PGD20", "digits").attack
     run = run_of(plan, "at", selection=Selection("validation", attack))
     train(run, tmp_path / "whole", CPU)
-    look, asked = harness.train.accuracy, []
+    look, asked = harness.selection.right, []
+    batches = -(-len(load("digits", "validation")) // run.recipe.batch_size)
 
     def told_to_stop(model, x, y):
         asked.append(None)
-        if len(asked) == 4:  # between the two accuracies of the second epoch
+        if len(asked) == 2 * batches + 2:  # between two looks of the second epoch
             os.kill(os.getpid(), signal.SIGTERM)
         return look(model, x, y)
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("harness.train.accuracy", told_to_stop)
+    monkeypatch.setattr("harness.selection.right", told_to_stop)
     monkeypatch.setattr(stopping._Sigterm, "came", False)
     stopping.listen()
     try:
