@@ -35,7 +35,7 @@ from typing import Any
 
 from generalist.generalist import GeneralistTraining, overwrite
 from harness.contracts import Batch, Clock, Lab
-from harness.device import autocast
+from harness.device import autocast, set_up
 from harness.errors import UserError, expected
 from harness.lazy import torch
 from harness.learner import Learner
@@ -233,7 +233,7 @@ def work(
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach the training process too
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
-    torch.set_num_threads(threads)
+    set_up(threads)
     if lines.nccl:
         torch.cuda.set_device(lines.device)
     own: Learner = unpacked(pipe.recv_bytes(), lines.device)

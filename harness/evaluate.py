@@ -31,7 +31,7 @@ from harness.data import Images, load
 from harness.data.sets import SETS
 from harness.data.sources import at_hand
 from harness.descriptions import description
-from harness.device import DEVICES, limit_threads, pick_device, placed
+from harness.device import DEVICES, set_up, pick_device, placed
 from harness.errors import expected, run_command
 from harness.identity import canonical, seed_from
 from harness.parts import Part, cost, spent, write_part
@@ -190,7 +190,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
     options = parser.parse_args()
-    limit_threads(options.threads)
+    set_up(options.threads)
     device = pick_device(options.device)
     if options.model:
         from harness.external import evaluate_external

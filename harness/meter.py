@@ -24,7 +24,7 @@ from harness.bill import Rate, Work, serial, shape, write_rates
 from harness.config import scales
 from harness.contracts import Batch, Clock, Lab, Method
 from harness.data.sets import SETS
-from harness.device import limit_threads, pick_device, placed
+from harness.device import set_up, pick_device, placed
 from harness.errors import run_command
 from harness.losses import cross_entropy
 from harness.models import new_model
@@ -44,13 +44,13 @@ def calibrated(
     plan: Plan, device: str, tflops: float | None
 ) -> tuple[dict[str, Rate], dict[tuple[str, str], Work], str]:
     """Rates, prices in seconds, and what they are the prices of."""
-    limit_threads(1)  # more only get into each other's way on tiny networks
+    set_up(1)  # more only get into each other's way on tiny networks
     found = {key: own for key, (_, own) in rates(plan).items()}
     if tflops is not None:
         counted = prices(plan, None).items()
         return found, {key: own * (1e-12 / tflops) for key, own in counted}, f"{tflops:g} TFLOPS"
     chosen, threads = pick_device(device), plan.scale["threads"]
-    limit_threads(threads)
+    set_up(threads)
     name = device_name(chosen) + (f" ({threads} threads)" if chosen.type == "cpu" else "")
     return found, prices(plan, chosen), name
 
@@ -229,7 +229,7 @@ def measured(run: TrainRun) -> Network:
 
 
 def main() -> None:
-    limit_threads(1)
+    set_up(1)
     found: dict[str, tuple[str, Rate]] = {}
     networks: dict[tuple, Network] = {}
     for scale in scales():

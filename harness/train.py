@@ -24,7 +24,7 @@ from harness.contracts import Clock, Lab, Training
 from harness.data.cache import Stored
 from harness.data.sets import SETS
 from harness.descriptions import write_description
-from harness.device import DEVICES, autocast, compiled, limit_threads, placed
+from harness.device import DEVICES, autocast, compiled, set_up, placed
 from harness.errors import run_command
 from harness.files import only_one, sha256, write_whole
 from harness.identity import canonical, seed_from
@@ -216,7 +216,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     run = planned(options.scale, options.grid).run(options.run)
-    limit_threads(options.threads)
+    set_up(options.threads)
     if run.recipe.data_parallel and not distributed.launched():
         distributed.launch(run.recipe.data_parallel)
         return
