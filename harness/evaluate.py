@@ -31,7 +31,7 @@ from harness.data import Images, load
 from harness.data.sets import SETS
 from harness.data.sources import at_hand
 from harness.descriptions import description
-from harness.device import DEVICES, set_up, pick_device, placed
+from harness.device import DEVICES, pick_device, placed, set_up
 from harness.errors import expected, run_command
 from harness.identity import canonical, seed_from
 from harness.parts import Part, cost, spent, write_part

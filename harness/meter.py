@@ -24,7 +24,7 @@ from harness.bill import Rate, Work, serial, shape, write_rates
 from harness.config import scales
 from harness.contracts import Batch, Clock, Lab, Method
 from harness.data.sets import SETS
-from harness.device import set_up, pick_device, placed
+from harness.device import pick_device, placed, set_up
 from harness.errors import run_command
 from harness.losses import cross_entropy
 from harness.models import new_model

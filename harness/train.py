@@ -24,7 +24,7 @@ from harness.contracts import Clock, Lab, Training
 from harness.data.cache import Stored
 from harness.data.sets import SETS
 from harness.descriptions import write_description
-from harness.device import DEVICES, autocast, compiled, set_up, placed
+from harness.device import DEVICES, autocast, compiled, placed, set_up
 from harness.errors import run_command
 from harness.files import only_one, sha256, write_whole
 from harness.identity import canonical, seed_from
