@@ -75,6 +75,22 @@ def test_without_ema_the_global_learner_is_the_mixture(lab, batch):
     torch.testing.assert_close(weights(training.theta_g), 0.25 * one + 0.75 * other)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_before_gamma_falls_the_other_learners_leave_nothing_but_momentum(momentum, lab, batch):
+    """With (1, 1, 1, 0) what overwrites them at t' and at 2/3 of the run is all the first learner's."""
+    other = dataclasses.replace(NATURAL, optim=dataclasses.replace(NATURAL.optim, momentum=momentum))
+    generalist = Generalist((ROBUST, other), average=Average(0.9))
+    found = []
+    for lessons in (True, False):
+        training = generalist.start(lab)
+        for clock in clocks(24, 1):
+            training.step(batch, clock)
+            if not lessons and clock.epoch < 14:  # t' is 15 of 24: unlearn all of it again
+                training.learners[1].model.load_state_dict(lab.new_model().state_dict())
+        found.append(weights(training.deployed()))
+    assert torch.equal(*found) == (momentum == 0)
+
+
 def redistributions(generalist: Generalist, epochs: int, steps: int) -> list[int]:
     done = []
     for clock in clocks(epochs, steps):
