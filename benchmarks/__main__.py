@@ -30,6 +30,7 @@ PARTS = {
     "columns": "An evaluation with every column",
     "scaling": "How training time grows",
     "memory": "Memory",
+    "kept_memory": "Memory that is kept",
     "method_cost": "What a step of each method costs",
     "corruptions": "Corrupted sets",
     "read_records": "From records to numbers",
@@ -39,9 +40,10 @@ PARTS = {
 HERE = Path(__file__).parent
 _HEAD = """# Speed, side by side
 
-Written by `make bench`; do not edit. Contenders take turns, round after round, in one process, and a
-ratio is the median over rounds of the ratio within a round: absolute seconds are noise on a shared
-machine. What is compared is the same mathematics. One part alone: `python -m benchmarks training`.
+Written by `make bench`; do not edit. Contenders take turns, round after round, in one process unless
+a part says otherwise, and a ratio is the median over rounds of the ratio within a round: absolute
+seconds are noise on a shared machine. What is compared is the same mathematics. One part alone:
+`python -m benchmarks training`.
 """
 
 

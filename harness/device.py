@@ -64,7 +64,7 @@ def set_up(threads: int) -> None:
 
 def keep_memory() -> None:
     """Freed memory stays with the process. glibc would give each layer's activations back to the
-    system and fetch them again page by page: a tenth to a fifth of a small network's time."""
+    system and fetch them again page by page: a tenth of a small network's time."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # musl has none
         mallopt(_M_MMAP_THRESHOLD, 2**30)

@@ -78,7 +78,9 @@ def test_without_ema_the_global_learner_is_the_mixture(lab, batch):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_before_gamma_falls_the_other_learners_leave_nothing_but_momentum(momentum, lab, batch):
     """With (1, 1, 1, 0) what overwrites them at t' and at 2/3 of the run is all the first learner's."""
-    other = dataclasses.replace(NATURAL, optim=dataclasses.replace(NATURAL.optim, momentum=momentum))
+    other = dataclasses.replace(
+        NATURAL, optim=dataclasses.replace(NATURAL.optim, momentum=momentum)
+    )
     generalist = Generalist((ROBUST, other), average=Average(0.9))
     found = []
     for lessons in (True, False):
