@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from torch import nn
 from harness import paths, stopping
 from harness.batches import on_device
 from harness.checks import EXAMPLES, Check, inspect
+from harness.cost import Cost
 from harness.data import Images, load
 from harness.data.sets import SETS
 from harness.data.sources import at_hand
@@ -34,7 +34,7 @@ from harness.descriptions import description
 from harness.device import DEVICES, pick_device, placed, set_up
 from harness.errors import expected, run_command
 from harness.identity import canonical, seed_from
-from harness.parts import Part, cost, spent, write_part
+from harness.parts import Part, write_part
 from harness.plan import planned
 from harness.probing import evaluate_family
 from harness.progress import Progress
@@ -57,8 +57,9 @@ def worked_off(
     sets: dict[str, Images],
     device: torch.device,
     part: Part,
-) -> Iterator[tuple[str, Record]]:
-    """Each record of a part's batches by its probe: read if it is there, else computed and written."""
+) -> Iterator[tuple[str, Record, Cost]]:
+    """Each record of a part's batches by its probe, and what it took in whichever sitting: read if it
+    is there, else computed and written. Of PGDs that share a run the last bears the cost."""
     families: dict[str, list[Probe]] = defaultdict(list)
     for probe in sorted(evaluation.probes, key=lambda p: getattr(p.attack, "steps", 0)):
         alone = probe.heat  # maps take a run of their own
@@ -77,19 +78,21 @@ def worked_off(
         for done, (count, first) in enumerate(own):
             files = {p.id: paths.shard(results, evaluation.run, p.id, count) for p in family}
             found = {i: read_shard(file, stamp) for i, file in files.items() if file.exists()}
-            records = {i: record for i, record in found.items() if record is not None}
+            records = {i: shard for i, shard in found.items() if shard is not None}
             missing = [probe for probe in family if probe.id not in records]
             if missing:
+                began = Cost.now()
                 rows = images.take(slice(first, first + one.batch_size))
                 x, y = on_device(rows, device)
                 seed = seed_from(one.seed, one.family, count)
                 generator = torch.Generator(device).manual_seed(seed)
                 made = evaluate_family(model, missing, x, y, generator)
                 images.stored.check_unchanged()
-                for probe, record in zip(missing, made, strict=True):
-                    write_shard(files[probe.id], record, stamp)
-                    records[probe.id] = record
-            yield from records.items()
+                costs = [Cost()] * (len(missing) - 1) + [Cost.now() - began]
+                for probe, record, cost in zip(missing, made, costs, strict=True):
+                    write_shard(files[probe.id], record, stamp, cost)
+                    records[probe.id] = record, cost
+            yield from ((i, record, cost) for i, (record, cost) in records.items())
             progress.update(done + 1)
             stopping.check()
 
@@ -103,10 +106,9 @@ def evaluate_part(
     part: Part,
 ) -> None:
     """See to it that a part's batches are there; `evaluate` joins them with the others'."""
-    began = time.monotonic()
     sets = images_of(evaluation)
     records = worked_off(evaluation, model, weights, results, sets, device, part)
-    write_part(results, evaluation, part, weights, sum(1 for _ in records), began)
+    write_part(results, evaluation, part, weights, sum(1 for _ in records))
 
 
 def evaluate(
@@ -122,20 +124,22 @@ def evaluate(
     `weights` is a checksum: records of other weights, or of other images, do not count.
     `trained` is what is known of the training and kept with the records.
     """
-    began = time.monotonic()
     sets = images_of(evaluation)
     shards: dict[str, list[Record]] = defaultdict(list)
-    for name, record in worked_off(evaluation, model, weights, results, sets, device, Part()):
+    spent = Cost()
+    for name, record, cost in worked_off(evaluation, model, weights, results, sets, device, Part()):
         shards[name].append(record)
+        spent += cost
+    began = Cost.now()
     checks = checked(model, evaluation, sets, device)
-    now, before = cost(began), spent(results, evaluation, weights)
+    spent += Cost.now() - began
     about = {
         "run": evaluation.run,
         "checks": [check.as_json() for check in checks],
         "probes": {probe.id: canonical(probe) for probe in evaluation.probes},
         "sources": {name: images.source for name, images in sets.items()},
         "sha256": {name: images.stored.sha256 for name, images in sets.items()},
-        **{name: round(now[name] + before[name], 2) for name in now},
+        **spent.as_json(),
         "trained": trained,
     }
     plain = {

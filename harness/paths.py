@@ -33,7 +33,7 @@ def shard(results: Path, run: str, probe: str, number: int) -> Path:
 
 
 def part(results: Path, evaluation: str, number: int | str, of: int | str) -> Path:
-    """What one of an evaluation's jobs spent; `*` for its number and their count finds them all."""
+    """The word of one of an evaluation's jobs that its batches are there."""
     run, _, fingerprint = evaluation.rpartition("-")
     return results / "records" / run / f"part-{number}-of-{of}-{fingerprint}.json"
 

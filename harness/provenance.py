@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,12 +23,6 @@ def provenance() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": platform.system(),
     }
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and of those that it started and saw end."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return round(sum(usage.ru_utime + usage.ru_stime for usage in used), 2)
 
 
 def _version(package: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.cost import Cost
 from harness.errors import UserError
 from harness.files import write_whole
 
@@ -57,14 +58,16 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def write_shard(path: Path, record: Record, stamp: dict[str, str]) -> None:
-    write_records(path, {"shard": record}, {"stamp": stamp})
+def write_shard(path: Path, record: Record, stamp: dict[str, str], cost: Cost) -> None:
+    write_records(path, {"shard": record}, {"stamp": stamp, "cost": cost.as_json()})
 
 
-def read_shard(path: Path, stamp: dict[str, str]) -> Record | None:
-    """A finished shard, unless its stamp says that it was made of other weights or other images."""
+def read_shard(path: Path, stamp: dict[str, str]) -> tuple[Record, Cost] | None:
+    """A finished shard and what it took, unless it was made of other weights or other images."""
     records, about = read_records(path)
-    return records["shard"] if about.get("stamp") == stamp else None
+    if about.get("stamp") != stamp:
+        return None
+    return records["shard"], Cost(**about.get("cost", {}))
 
 
 def joined(shards: list[Record]) -> Record:

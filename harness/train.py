@@ -21,6 +21,7 @@ from harness import distributed, paths, stopping
 from harness.batches import Batches, seeded, whole
 from harness.checkpoint import Position, read_checkpoint, save_checkpoint
 from harness.contracts import Clock, Lab, Training
+from harness.cost import Cost
 from harness.data.cache import Stored
 from harness.data.sets import SETS
 from harness.descriptions import write_description
@@ -31,7 +32,7 @@ from harness.identity import canonical, seed_from
 from harness.models import new_model
 from harness.plan import planned
 from harness.progress import Progress
-from harness.provenance import cpu_seconds, provenance
+from harness.provenance import provenance
 from harness.records import write_arrays
 from harness.runs import TrainRun
 from harness.selection import Selector
@@ -65,34 +66,33 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
 
 
 def train(run: TrainRun, results: Path, device: torch.device) -> None:
-    began = time.monotonic()
+    began = Cost.now()
     torch.manual_seed(seed_from(run.seed, "global"))  # for layers that draw, such as dropout
     batches, lab = Batches(run, device), make_lab(run, results, device)
     training, selector, watcher = run.method.start(lab), Selector(run, device), Watcher(run, lab)
-    at, before = Position(), {"seconds": 0.0, "cpu_seconds": 0.0}
+    at, before = Position(), Cost()
     checkpoint = paths.checkpoint(results, run.id)
     state = read_checkpoint(checkpoint, run, device)
     if state is not None:
         training.load_state_dict(state["training"])
         at, selector.best = state["position"], state["best"]
         watcher.images = state.get("images", {})
-        before = {name: state.get(name, 0.0) for name in before}
+        before = Cost(**state.get("cost", {}))
         if distributed.leads():
             print(f"continuing {run.id} after {at}", flush=True)
 
     def spent() -> dict[str, float]:
-        now = {"seconds": time.monotonic() - began, "cpu_seconds": cpu_seconds()}
-        return {name: round(before[name] + value, 2) for name, value in now.items()}
+        return (before + (Cost.now() - began)).as_json()
 
     def keep(training: Training) -> None:
         learned = training.state_dict()
         distributed.compare(learned)
         if distributed.leads():
-            beside = {"best": selector.best, "images": watcher.images, **spent()}
+            beside = {"best": selector.best, "images": watcher.images, "cost": spent()}
             save_checkpoint(checkpoint, run, learned, at, beside)
         distributed.wait()
 
-    epochs, steps, kept = run.recipe.epochs, batches.steps_per_epoch, began
+    epochs, steps, kept = run.recipe.epochs, batches.steps_per_epoch, time.monotonic()
     progress = Progress(f"train {run.id}", epochs * steps, at.epoch * steps + at.step)
     try:
         for epoch in range(at.epoch, epochs):

@@ -175,8 +175,9 @@ def test_a_flipped_byte_is_noticed_or_harmless(trained, tmp_path):
     evaluated(evaluation, results)
     whole = paths.shard(results, evaluation.run, evaluation.probes[0].id, 0).read_bytes()
     (tmp_path / "whole.npz").write_bytes(whole)
-    stamp = {"weights": description(results, evaluation.run)["sha256"], "images": "embedded"}
-    record, noticed = read_shard(tmp_path / "whole.npz", stamp), 0
+    stamp = read_records(tmp_path / "whole.npz")[1]["stamp"]
+    assert stamp["weights"] == description(results, evaluation.run)["sha256"]
+    (record, _), noticed = read_shard(tmp_path / "whole.npz", stamp), 0
     assert read_shard(tmp_path / "whole.npz", {**stamp, "images": "another source"}) is None
     for place in range(0, len(whole), 11):
         flipped = bytearray(whole)
@@ -189,9 +190,10 @@ def test_a_flipped_byte_is_noticed_or_harmless(trained, tmp_path):
         else:
             if found is None:  # the stamp itself was hit: it will be computed again
                 continue
-            assert np.array_equal(found.correct, record.correct)
-            assert np.array_equal(found.predicted, record.predicted)
-            assert found.backward == record.backward
+            same, _ = found
+            assert np.array_equal(same.correct, record.correct)
+            assert np.array_equal(same.predicted, record.predicted)
+            assert same.backward == record.backward
     assert noticed > 5
 
 
