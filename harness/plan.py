@@ -16,6 +16,7 @@ from harness.columns import PROTOCOLS, Columns, Formula
 from harness.config import merged, read_grid, read_scale
 from harness.errors import run_command, unknown
 from harness.runs import Augment, EvalRun, Probe, Recipe, Selection, TrainRun, Watch
+from harness.variants import variants
 
 
 class Plan:
@@ -184,30 +185,13 @@ class Plan:
 
     def _panels(self, entry: Mapping[str, Any]) -> list[Panel]:
         """One for each variation; the methods that are listed plainly lead the first."""
-        plain = tuple(entry.get("methods", ()))
-        panels = [
-            Panel(tuple(variation["over"]), self._variants(variation))
-            for variation in entry.get("vary", ())
-        ] or [Panel((), ())]
-        return [replace(panels[0], methods=plain + panels[0].methods), *panels[1:]]
-
-    def _variants(self, variation: Mapping[str, Any]) -> tuple[str, ...]:
-        """The method crossed with its axes, each variant an entry of its own."""
-        for axis in variation["over"]:
-            if axis not in self.grid["axes"]:
-                raise unknown("axis", axis, self.grid["axes"], "config/grid.yaml's axes")
-        base = variation["of"]
-        if base not in self.grid["methods"]:
-            raise unknown("method", base, self.grid["methods"], "config/grid.yaml's methods")
-        slugs = []
-        for values in product(*(self.grid["axes"][axis].items() for axis in variation["over"])):
-            slug = VARIANT.join([base, *(str(label) for label, _ in values)])
-            entry = self.grid["methods"][base]
-            for _, fields in values:
-                entry = merged(entry, fields)
-            self._entries[slug] = entry
-            slugs.append(slug)
-        return tuple(slugs)
+        plain, panels = tuple(entry.get("methods", ())), []
+        for variation in entry.get("vary", ()):
+            found = variants(self.grid, variation)
+            self._entries.update(found)
+            panels.append(Panel(tuple(variation["over"]), tuple(found)))
+        first, *others = panels or [Panel((), ())]
+        return [replace(first, methods=plain + first.methods), *others]
 
     @staticmethod
     def _columns_wanted(
