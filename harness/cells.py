@@ -15,6 +15,7 @@ from harness.artefacts import Artefact, Cell
 from harness.columns import Formula
 from harness.config import ROOT
 from harness.data import frames
+from harness.data.corrupted import recipe
 from harness.data.corruptions.sequences import flips
 from harness.errors import expected
 from harness.plan import Plan
@@ -81,8 +82,12 @@ def read_artefact(artefact: Artefact, plan: Plan, results: Path) -> dict[str, Re
 
 
 def _checksums(plan: Plan, run: str, about: Mapping[str, Any]) -> dict[str, str]:
-    """Of all images behind a model's records, as far as they are known."""
-    tested = {f"test images of {name}": found for name, found in about.get("sha256", {}).items()}
+    """Of all images behind a model's records, as far as they are known. Of a generated set it is how it
+    was made: on another processor a few pixels in a million round the other way, by one grey level."""
+    tested = {
+        f"test images of {name}": recipe(about["sources"][name]) or found
+        for name, found in about.get("sha256", {}).items()
+    }
     learnt = (about.get("trained") or {}).get("trained_on")
     name = f"training images of {plan.run(run).dataset}"
     known = {**tested, name: learnt["sha256"]} if learnt else tested

@@ -138,6 +138,7 @@ def test_images_are_chosen_by_the_rule(plan, monkeypatch):
     source = Source(artefact, plan, ROOT)
     monkeypatch.setitem(source.__dict__, "records", read)
     assert chosen(source, cells_of).tolist() == [2, 1]  # the most others wrong first
+    assert chosen(source, cells_of[-1:]).tolist() == [0, 1, 2]  # a scale may have no others yet
     source = Source(plan.artefact("zipper_fig7"), plan, ROOT)
     monkeypatch.setitem(source.__dict__, "records", read)
     own = [cell for cell in plan.artefact("zipper_fig7").cells if cell.column == "NAT"]

@@ -5,10 +5,12 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from harness.cells import KEYS, cells, published, value
+from harness import paths
+from harness.cells import KEYS, cells, published, read_artefact, value
 from harness.columns import Formula
+from harness.errors import UserError
 from harness.plan import Plan
-from harness.records import Record
+from harness.records import Record, write_records
 from harness.statistics import wilson
 from harness.tables import latex, markdown
 
@@ -46,6 +48,33 @@ def small_table(plan):
 @pytest.fixture(scope="module")
 def table(plan):
     return small_table(plan)
+
+
+@pytest.mark.parametrize(
+    ("source", "alike"),
+    [
+        ("generated (from digits: npm; seed 0)", True),  # rounded on another processor
+        ("generated (from digits: npm; seed 0, frost procedural)", False),
+        ("generated (from digits: npm; seed 0, revision 2)", False),
+        ("official DIGITS-C", False),
+    ],
+)
+def test_generated_images_are_compared_by_how_they_were_made(table, plan, tmp_path, source, alike):
+    artefact = table[0]
+    first = "generated (from digits: local folder; seed 0)"
+    for run, origin in zip(artefact.runs, (first, source, source, source), strict=True):
+        digest = "a" * 64 if run == artefact.runs[0] else "b" * 64
+        about = {
+            "run": run,
+            "sources": {"digits-c/fog/3": origin},
+            "sha256": {"digits-c/fog/3": digest},
+        }
+        write_records(paths.records(tmp_path, plan.evaluations[run].id), {}, about)
+    if alike:
+        assert read_artefact(artefact, plan, tmp_path).keys() == set(artefact.runs)
+    else:
+        with pytest.raises(UserError, match="expected the same test images of digits-c/fog/3"):
+            read_artefact(artefact, plan, tmp_path)
 
 
 def test_ours_beside_the_published(table):

@@ -39,14 +39,15 @@ def chosen(source: Source, cells: list[Cell]) -> np.ndarray:
     flags = {cell.method: value(cell.formula, source.records[cell.runs[0]][0]) for cell in cells}
     show = source.artefact.show
     named = [*show.get("right", ()), *show.get("wrong", ())]
-    others = np.array([own for method, own in flags.items() if method not in named])
+    others = [own for method, own in flags.items() if method not in named]
     mine = np.array([flags[method] for method in named])
+    score = np.zeros(mine.shape[1])  # the order of the test set
     if "right" in show:
-        score = (~others).sum(axis=0)
-        fit = mine.all(axis=0) & (score > 0)
+        for own in others:
+            score += ~own
+        fit = mine.all(axis=0) & (score >= min(1, len(others)))
     else:
-        score = np.zeros(mine.shape[1])  # the order of the test set
-        fit = (~mine).all(axis=0)
+        fit = np.array(~mine.any(axis=0))
     order = np.argsort(-score, kind="stable")
     return order[fit[order]][:_SHOWN]
 
