@@ -10,7 +10,7 @@ from harness.tables import latex, markdown
 HERE = Path(__file__).parent
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
     from test_tables import small_table
 
     ids = {scale: sorted(Plan.read(scale).runs) for scale in ("smoke", "paper")}
