@@ -16,7 +16,7 @@ from harness.cells import cells
 from harness.columns import Formula
 from harness.errors import UserError
 from harness.figures.__main__ import KINDS, write_figure
-from harness.figures.images import chosen, predicted
+from harness.figures.images import chosen, predicted, tally
 from harness.figures.source import Source
 from harness.figures.style import PALETTE, look, pretty
 from harness.plan import Plan
@@ -129,7 +129,7 @@ def test_images_are_chosen_by_the_rule(plan, monkeypatch):
     right = {cell.runs[0]: [1, 1, 1, 1] for cell in cells_of}
     nt, ours = cells_of[0].runs[0], cells_of[-1].runs[0]
     right[nt] = [1, 0, 0, 1]
-    right[cells_of[1].runs[0]] = [1, 1, 0, 1]
+    right[cells_of[1].runs[0]] = right[cells_of[2].runs[0]] = [1, 1, 0, 1]
     right[ours] = [1, 1, 1, 0]
     read = {
         cell.runs[0]: ({cell.formula.parts[0]: record(right[cell.runs[0]], [0] * 4)}, {})
@@ -138,7 +138,11 @@ def test_images_are_chosen_by_the_rule(plan, monkeypatch):
     source = Source(artefact, plan, ROOT)
     monkeypatch.setitem(source.__dict__, "records", read)
     assert chosen(source, cells_of).tolist() == [2, 1]  # the most others wrong first
+    assert tally(source, cells_of).endswith(
+        "are wrong: 1 of 4 images; wrong where most are right: 1"
+    )
     assert chosen(source, cells_of[-1:]).tolist() == [0, 1, 2]  # a scale may have no others yet
+    assert tally(source, cells_of[-1:]) == ""
     source = Source(plan.artefact("zipper_fig7"), plan, ROOT)
     monkeypatch.setitem(source.__dict__, "records", read)
     own = [cell for cell in plan.artefact("zipper_fig7").cells if cell.column == "NAT"]

@@ -34,22 +34,42 @@ def predicted(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
     return answers
 
 
-def chosen(source: Source, cells: list[Cell]) -> np.ndarray:
-    """`right`: these methods are right and the most others wrong; `wrong`: these are wrong."""
+def _verdicts(source: Source, cells: list[Cell]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Right or wrong, image by image: of the methods that the rule names, of the others; the names."""
     flags = {cell.method: value(cell.formula, source.records[cell.runs[0]][0]) for cell in cells}
     show = source.artefact.show
     named = [*show.get("right", ()), *show.get("wrong", ())]
-    others = [own for method, own in flags.items() if method not in named]
     mine = np.array([flags[method] for method in named])
-    score = np.zeros(mine.shape[1])  # the order of the test set
-    if "right" in show:
-        for own in others:
-            score += ~own
+    others = [own for method, own in flags.items() if method not in named]
+    return mine, np.array(others, dtype=bool).reshape(len(others), mine.shape[1]), named
+
+
+def chosen(source: Source, cells: list[Cell]) -> np.ndarray:
+    """`right`: these methods are right and the most others wrong; `wrong`: these are wrong."""
+    mine, others, _ = _verdicts(source, cells)
+    if "right" in source.artefact.show:
+        score = (~others).sum(axis=0)
         fit = mine.all(axis=0) & (score >= min(1, len(others)))
     else:
-        fit = np.array(~mine.any(axis=0))
+        score = np.zeros(mine.shape[1])  # the order of the test set
+        fit = ~mine.any(axis=0)
     order = np.argsort(-score, kind="stable")
     return order[fit[order]][:_SHOWN]
+
+
+def tally(source: Source, cells: list[Cell]) -> str:
+    """How often the rule's methods are right against most others, and how often the reverse.
+
+    Most and not all: under attack NT is never right, and with it there would be no reverse.
+    """
+    mine, others, named = _verdicts(source, cells)
+    if not len(others):
+        return ""
+    right = (mine.all(axis=0) & (others.mean(axis=0) < 0.5)).sum()
+    wrong = (~mine.any(axis=0) & (others.mean(axis=0) > 0.5)).sum()
+    who = " and ".join(source.plan.label(method) for method in named)
+    against = f"{right} of {mine.shape[1]} images; wrong where most are right: {wrong}"
+    return f"{who} right where most others are wrong: {against}"
 
 
 def picture(axes: Axes, source: Source, image: int, titled: bool = True) -> None:
@@ -72,12 +92,22 @@ def _bare(axes: Axes) -> None:
 _LINE = 0.19  # of an image's height, per answer under it
 
 
+def _frame(figure: Figure, answers: int, hspace: float) -> None:
+    """Room above for a line of text and the classes, below for the last row's answers, in inches."""
+    height = figure.get_figheight()
+    top, bottom = 1 - 0.5 / height, (0.2 + _LINE * answers) / height
+    figure.subplots_adjust(left=0.2, right=0.99, top=top, bottom=bottom, hspace=hspace)
+
+
 def _beside(axes: Axes, text: str, y: float) -> None:
     where: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "top", "fontsize": 7}
     axes.text(-0.12, y, pretty(text), **where)
 
 
-def _say_if_none(axes: Axes, shown: np.ndarray) -> None:
+def _head(axes: Axes, shown: np.ndarray, counted: str) -> None:
+    """Above a row of images, how typical they are; in their place that there are none."""
+    where: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 7, "color": "#555555"}
+    axes.text(0, 1.3, pretty(counted), **where)
     if not len(shown):
         axes.text(0, 0.5, "no image fits the rule", transform=axes.transAxes, va="center")
 
@@ -118,7 +148,7 @@ def draw_gallery(source: Source) -> tuple[Figure, pd.DataFrame]:
         figsize=(1.25 * _SHOWN + 1.8, (1.6 + 0.2 * methods) * len(columns)),
         squeeze=False,
     )
-    figure.subplots_adjust(left=0.2, right=0.99, top=0.93, bottom=0.2, hspace=0.5 + 0.19 * methods)
+    _frame(figure, methods, hspace=0.5 + _LINE * methods)
     for line, column in zip(grid, columns, strict=True):
         cells = [cell for cell in source.artefact.cells if cell.column == column]
         for axes in line:
@@ -127,7 +157,7 @@ def draw_gallery(source: Source) -> tuple[Figure, pd.DataFrame]:
         for place, cell in enumerate(cells):
             _beside(line[0], source.plan.label(cell.method), -0.08 - _LINE * place)
         shown = chosen(source, cells)
-        _say_if_none(line[0], shown)
+        _head(line[0], shown, tally(source, cells))
         for axes, image in zip(line, shown, strict=False):
             picture(axes, source, image)
             for place, cell in enumerate(cells):
@@ -142,10 +172,10 @@ def draw_heatmaps(source: Source) -> tuple[Figure, pd.DataFrame]:
     figure, grid = pyplot.subplots(
         len(cells) + 1, _SHOWN, figsize=(1.2 * _SHOWN + 1.8, 1.4 * (len(cells) + 1)), squeeze=False
     )
-    figure.subplots_adjust(left=0.2, right=0.99, top=0.93, bottom=0.06, hspace=0.35)
+    _frame(figure, 1, hspace=0.35)
     for axes in grid.flat:
         _bare(axes)
-    _say_if_none(grid[0, 0], shown)
+    _head(grid[0, 0], shown, tally(source, cells))
     for axes, image in zip(grid[0], shown, strict=False):
         picture(axes, source, image)
     height, width = source.images.x.shape[2:]

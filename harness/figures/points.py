@@ -62,6 +62,7 @@ def draw_points(source: Source) -> tuple[Figure, pd.DataFrame]:
                 x, part.ours, whiskers(part), elinewidth=0.8, label=pretty(column), **style
             )
         axes.set_xticks(range(len(labels)), [pretty(label) for label in labels])
+        axes.set_xlim(-0.5, len(labels) - 0.5)
         longest = max(len(label) for label in labels)
         if longest > 7:
             axes.tick_params(axis="x", rotation=25)
@@ -99,6 +100,7 @@ def draw_sweep(source: Source) -> tuple[Figure, pd.DataFrame]:
             axes.errorbar(x, part.ours, whiskers(part), label=pretty(line), **style)
         axes.set_title(f"{pretty(column)}, {PERCENT}", loc="left")
         axes.set_xticks(range(len(along)), along)
+        axes.set_xlim(-0.5, len(along) - 0.5)  # with one value, too, a shift stays a small one
     for axes in grid[-1]:
         axes.set_xlabel(axis_title(panel.axes[1]))
     handles, labels = grid[0, 0].get_legend_handles_labels()
