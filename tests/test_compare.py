@@ -1,0 +1,66 @@
+import sys
+
+import pandas as pd
+import pytest
+from conftest import ROOT
+
+from harness.compare import differences, main
+from harness.errors import UserError
+from harness.plan import Plan
+
+RESULTS = ROOT / "results"
+
+
+@pytest.fixture(scope="module")
+def lite():
+    return Plan.read("lite")
+
+
+@pytest.fixture(scope="module")
+def against_all(lite):
+    return differences(lite, "plusplus_table1", "fat", [], RESULTS)
+
+
+def test_differences_are_those_of_the_committed_table(lite, against_all):
+    table = pd.read_csv(ROOT / "reports" / "lite" / "tables" / "plusplus_table1.csv")
+    ours = table.set_index(["method", "column"]).ours
+    rows = [row.method for row in lite.artefact("plusplus_table1").rows]
+    assert set(against_all.against) == set(rows) - {"fat"}
+    assert len(against_all) == len(table) - len(table[table.method == "fat"])
+    for line in against_all.itertuples():
+        assert line.ours == pytest.approx(ours["fat", line.column], abs=0.01)
+        assert line.theirs == pytest.approx(ours[line.against, line.column], abs=0.01)
+        assert line.difference == pytest.approx(line.ours - line.theirs, abs=0.02)
+        assert line.low < line.difference < line.high
+        assert (line.p < 0.05) == (line.low > 0 or line.high < 0) or 0.02 < line.p < 0.1
+
+
+def test_a_comparison_turned_round_changes_its_sign(lite, against_all):
+    forth = against_all[against_all.against == "at"].set_index("column")
+    back = differences(lite, "plusplus_table1", "at", ["fat"], RESULTS).set_index("column")
+    assert (forth.difference == -back.difference).all()
+    assert (forth.low == -back.high).all()
+    assert (forth.p == back.p).all()
+
+
+def test_a_row_that_is_not_there(lite):
+    with pytest.raises(UserError, match="did you mean 'fat'"):
+        differences(lite, "plusplus_table1", "at", ["fatt"], RESULTS)
+
+
+def test_from_the_shell(monkeypatch, capsys):
+    words = [
+        "compare",
+        "--scale",
+        "lite",
+        "--results",
+        str(RESULTS),
+        "plusplus_table1",
+        "fat",
+        "at",
+    ]
+    monkeypatch.setattr(sys, "argv", words)
+    main()
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split()[-4:] == ["high", "p", "n", "seeds"]
+    assert [line.split()[3] for line in lines][:2] == ["NAT", "PGD20_inf"]
