@@ -1,7 +1,10 @@
 """Rows of a table, image by image: `python -m harness.compare --scale lite plusplus_table1 fat at`.
 
 Prints what the first row has more than each other one (than all, if none is named), with the 95 %
-interval and the p-value of the paired test, not corrected for the number of comparisons. Torch-free.
+interval and the p-value of the paired test, not corrected for the number of comparisons. Of a table
+alone it prints how far our order of its rows is the papers': Kendall's tau, column by column, 1 for the
+same order and -1 for its reverse, with the p-value that the two have nothing to do with each other.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import kendalltau
 
-from harness.cells import read_artefact, value
-from harness.errors import run_command, unknown
+from harness.cells import cells, read_artefact, value
+from harness.errors import expected, run_command, unknown
 from harness.plan import Plan, reported
 from harness.statistics import paired
 
@@ -53,13 +57,34 @@ def differences(
     return pd.DataFrame(found, columns=[*fields, "low", "high", "p", "n", "seeds"])
 
 
+def agreement(plan: Plan, name: str, results: Path) -> pd.DataFrame:
+    """A line per data set, network and column of which the papers print two rows or more."""
+    artefact = plan.artefact(name)
+    table = cells(artefact, read_artefact(artefact, plan, results), plan).dropna(subset="published")
+    found = []
+    for where, part in table.groupby(["dataset", "network", "column"], sort=False):
+        if len(part) > 1:
+            test = kendalltau(part.ours, part.published)
+            found.append((*where, len(part), round(float(test.statistic), 2), float(test.pvalue)))
+    if not found:
+        raise expected(
+            "an artefact of which the papers print two rows or more",
+            name,
+            "name a row of it to compare with its others",
+        )
+    return pd.DataFrame(found, columns=["dataset", "network", "column", "rows", "tau", "p"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare rows of a table image by image.")
     parser.add_argument("artefact", help="a table or figure, such as plusplus_table1")
-    parser.add_argument("one", help="a row of it, such as generalist_t")
+    parser.add_argument("one", nargs="?", help="a row of it, such as generalist_t")
     parser.add_argument("others", nargs="*", help="rows to compare it with; default: all")
     plan, options = reported(parser)
-    table = differences(plan, options.artefact, options.one, options.others, options.results)
+    if options.one is None:
+        table = agreement(plan, options.artefact, options.results)
+    else:
+        table = differences(plan, options.artefact, options.one, options.others, options.results)
     print(table.to_string(index=False, formatters={"p": "{:.2g}".format}))
 
 

@@ -1,10 +1,11 @@
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT
 
-from harness.compare import differences, main
+from harness.compare import agreement, differences, main
 from harness.errors import UserError
 from harness.plan import Plan
 
@@ -46,6 +47,19 @@ def test_a_comparison_turned_round_changes_its_sign(lite, against_all):
 def test_a_row_that_is_not_there(lite):
     with pytest.raises(UserError, match="did you mean 'fat'"):
         differences(lite, "plusplus_table1", "at", ["fatt"], RESULTS)
+
+
+def test_our_order_and_the_papers(lite):
+    found = agreement(lite, "plusplus_table1", RESULTS).set_index("column")
+    table = pd.read_csv(ROOT / "reports" / "lite" / "tables" / "plusplus_table1.csv")
+    own = table[(table.column == "AA_inf") & table.published.notna()]
+    ours, theirs = (np.sign(np.subtract.outer(v, v)) for v in own[["ours", "published"]].values.T)
+    tau = (ours * theirs).sum() / np.sqrt(np.abs(ours).sum() * np.abs(theirs).sum())
+    assert found.tau["AA_inf"] == pytest.approx(tau, abs=0.005)
+    assert found.rows["AA_inf"] == len(own)
+    assert "true_union" not in found.index  # the papers do not print it
+    with pytest.raises(UserError, match="name a row"):
+        agreement(lite, "cvpr23_fig3", RESULTS)
 
 
 def test_from_the_shell(monkeypatch, capsys):

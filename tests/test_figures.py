@@ -113,6 +113,8 @@ def test_a_method_looks_the_same_everywhere(plan):
     looks = [tuple(look(plan, slug).values()) for slug in slugs]
     assert len(set(looks)) == len(slugs)
     assert {colour for colour, *_ in looks} == set(PALETTE)
+    stars = {slug for slug in slugs if look(plan, slug)["marker"] == "*"}
+    assert stars == {slug for slug in slugs if slug.startswith("generalist")}
     assert pretty("gamma_1 and AA_2") == r"$\gamma_1$ and AA $\ell_2$"
     assert pretty("AT (l_inf + l_2)") == r"AT ($\ell_\infty$ + $\ell_2$)"
 

@@ -27,7 +27,7 @@ def draw(source: Source) -> tuple[Figure, pd.DataFrame]:
     for axes, column in zip(grid[:, 0], columns, strict=True):
         for number, row in enumerate(rows):
             part = table[(table.column == column) & (table.method == row.method)]
-            style = look(source.plan, row.method) | {"linestyle": "none", "markersize": 4}
+            style = {"markersize": 4} | look(source.plan, row.method) | {"linestyle": "none"}
             label = pretty(source.plan.label(row.method))
             x = np.arange(len(part)) + shifts[number]
             axes.errorbar(
