@@ -53,7 +53,7 @@ def differences(
         shown = [round(100 * float(point), 2) for point in points]
         seeds, n = mine.shape
         found.append((dataset, network, method, column, *shown, test.p, n, seeds))
-    fields = ["dataset", "network", "against", "column", "ours", "theirs", "difference"]
+    fields = ["dataset", "network", "against", "column", "one", "other", "difference"]
     return pd.DataFrame(found, columns=[*fields, "low", "high", "p", "n", "seeds"])
 
 

@@ -29,9 +29,9 @@ def test_differences_are_those_of_the_committed_table(lite, against_all):
     assert set(against_all.against) == set(rows) - {"fat"}
     assert len(against_all) == len(table) - len(table[table.method == "fat"])
     for line in against_all.itertuples():
-        assert line.ours == pytest.approx(ours["fat", line.column], abs=0.01)
-        assert line.theirs == pytest.approx(ours[line.against, line.column], abs=0.01)
-        assert line.difference == pytest.approx(line.ours - line.theirs, abs=0.02)
+        assert line.one == pytest.approx(ours["fat", line.column], abs=0.01)
+        assert line.other == pytest.approx(ours[line.against, line.column], abs=0.01)
+        assert line.difference == pytest.approx(line.one - line.other, abs=0.02)
         assert line.low < line.difference < line.high
         assert (line.p < 0.05) == (line.low > 0 or line.high < 0) or 0.02 < line.p < 0.1
 
