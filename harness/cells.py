@@ -189,8 +189,9 @@ def trust_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> lis
     }
     flags = {name: record.correct for name, record in columns.items()}
     for cell in artefact.cells:
-        if cell.column == "AA" and run in cell.runs:
-            flags["AA"] = value(cell.formula, records)
+        column = plan.columns.column(cell.column, artefact.protocol)
+        if column.get("attack") == "aa" and run in cell.runs:
+            flags[cell.column] = value(cell.formula, records)
     undefended = plan.run(run).method.slug == plan.grid["roles"]["undefended"]
     checks = record_checks(columns, flags, undefended, plan.run(run).selection.use)
     return [Check.from_json(entry) for entry in about["checks"]] + checks

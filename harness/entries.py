@@ -28,8 +28,12 @@ class Entry:
 
 
 def entries(plan: Plan) -> dict[str, list[Entry]]:
-    """File name -> the tables that have this model under this threat."""
-    found: dict[str, list[Entry]] = {}
+    """File name -> the tables that have this model under this threat.
+
+    Presets that come to the same training (`at`, and `at@last` where the last epoch is deployed anyway)
+    are one model and go by the name of the first.
+    """
+    found: dict[tuple[str, ...], tuple[str, list[Entry]]] = {}
     for artefact in plan.artefacts.values():
         if artefact.kind != "table":
             continue
@@ -45,7 +49,9 @@ def entries(plan: Plan) -> dict[str, list[Entry]]:
                 continue
             threats = plan.grid["datasets"][plan.dataset(cell.dataset)]["threats"]
             threat = threats[columns[cell.column]["threat"]]
-            name = "_".join([*row, THREATS[threat["norm"]]]).replace("@", "-")
+            norm = THREATS[threat["norm"]]
+            name = "_".join([*row, norm]).replace("@", "-")
             entry = Entry(artefact, cell, natural[row], str(threat["eps"]))
-            found.setdefault(name, []).append(entry)
-    return found
+            model = (*row[:2], cell.method.partition("@")[0], entry.run, norm)
+            found.setdefault(model, (name, []))[1].append(entry)
+    return dict(found.values())

@@ -31,7 +31,7 @@ from harness.provenance import provenance
 from harness.records import Record, read_records
 from harness.runs import EvalRun
 from harness.statistics import wilson
-from harness.trust import Check, record_checks
+from harness.trust import PGD_OF, Check, record_checks
 
 _DEFAULT_SCALE = "paper"
 
@@ -128,8 +128,8 @@ def chosen_columns(columns: Columns, attacks: str, dataset: str) -> list[str]:
 
 def all_checks(own, plain: dict[str, Record], formulas, records) -> list[Check]:
     flags = {name: record.correct for name, record in plain.items()}
-    if "AA" in formulas:
-        flags["AA"] = value(formulas["AA"][0], records)
+    for name in PGD_OF.keys() & formulas:
+        flags[name] = value(formulas[name][0], records)
     checks = [Check.from_json(entry) for entry in own]
     return checks + record_checks(plain, flags, undefended=False, selection=None)
 

@@ -123,6 +123,16 @@ def test_at_paper_scale_the_real_names_stand():
     }
 
 
+@pytest.mark.parametrize("scale", ["lite", "paper"])
+def test_presets_that_come_to_the_same_training_are_one_file(scale):
+    found = entries(Plan.read(scale))
+    assert all(len({(e.run, e.eps) for e in some}) == 1 for some in found.values())
+    rows = [(some[0].run, some[0].eps, name.partition("-")[0]) for name, some in found.items()]
+    assert len(rows) == len(set(rows))
+    # Only at lite is the last epoch what the row AT deploys anyway.
+    assert ("at@last" in {e.robust.method for e in found[AT]}) == (scale == "lite")
+
+
 def test_papers_by_row_and_by_method(files):
     assert files["cifar10_resnet18_generalist_t_Linf"]["name"].startswith("Generalist++")
     assert files["cifar10_resnet18_nt_Linf"]["name"] == "Standardly trained model"

@@ -1,6 +1,7 @@
 """Models that must not be believed, and records that contradict themselves, raise their flags."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,6 +115,27 @@ def test_autoattack_above_a_component_and_square_beyond_the_others():
     assert not found["AA at most each component, per image"]
     assert not found["no hint of masked gradients from Square"]
     assert verdicts(columns, AA=FEW)["AA at most each component, per image"]
+
+
+@pytest.mark.parametrize("name", ["AA", "AA_inf", "AA_2"])
+def test_what_only_square_breaks_in_a_cascade_is_a_hint_too(name):
+    """On MNIST AutoAttack alone was asked for, and Square broke 304 images behind PGD's back: seen."""
+    plain = record(FEW)
+    by_square = replace(plain, broken_by=np.where(FEW, -1, 3).astype(np.int8))
+    hint = "no hint of masked gradients from Square"
+    assert not verdicts({name: by_square})[hint]
+    assert verdicts({name: replace(plain, broken_by=np.where(FEW, -1, 2).astype(np.int8))})[hint]
+
+
+@pytest.mark.parametrize("norm", ["", "_inf", "_2"])
+def test_a_pgd_far_above_autoattack_is_marked_in_each_norm(norm):
+    columns = {f"PGD20{norm}": record(MANY, 20)}
+    flags = {f"AA{norm}": FEW}
+    checks = record_checks(columns, {f"PGD20{norm}": MANY, **flags}, False, "last")
+    (gap,) = [check for check in checks if check.name == "PGD close to AutoAttack"]
+    assert not gap.ok
+    assert gap.columns == (f"PGD20{norm}",)
+    assert gap.found == f"PGD20{norm} minus AA{norm} is 20.0 points"
 
 
 def test_other_flags():
