@@ -20,7 +20,7 @@ from harness.data.corruptions.sequences import flips
 from harness.errors import expected
 from harness.plan import Plan
 from harness.records import Record, read_records
-from harness.statistics import mcnemar, wilson
+from harness.statistics import interval, paired
 from harness.trust import Check, record_checks
 
 PUBLISHED = ROOT / "reports" / "published" / "values.csv"
@@ -95,19 +95,17 @@ def _checksums(plan: Plan, run: str, about: Mapping[str, Any]) -> dict[str, str]
 
 
 def cells(artefact: Artefact, read: Mapping[str, Records], plan: Plan) -> pd.DataFrame:
-    """One row per cell. With several seeds: their mean, their deviation, and all images pooled."""
+    """One row per cell. With several seeds: their mean, their deviation, an interval over both."""
     rows, images = [], {}
     checks = {run: trust_checks(plan, artefact, run, read[run]) for run in artefact.runs}
     for cell in artefact.cells:
         if cell.formula.op == "measured":
             each, low, high, n = _minutes(cell, read), None, None, None
         else:
-            values = [value(cell.formula, read[run][0]) for run in cell.runs]
-            each = [100 * float(flags.mean()) for flags in values]
-            n = sum(len(flags) for flags in values)
-            interval = wilson(sum(float(flags.sum()) for flags in values), n)
-            low, high = (round(100 * end, 2) for end in interval)
-            images[cell.dataset, cell.network, cell.column, cell.method] = np.concatenate(values)
+            values = np.stack([value(cell.formula, read[run][0]) for run in cell.runs])
+            each, n = [100 * float(flags.mean()) for flags in values], values.shape[1]
+            low, high = (round(100 * end, 2) for end in interval(values))
+            images[cell.dataset, cell.network, cell.column, cell.method] = values
         failed = [
             check.name
             for run in cell.runs
@@ -200,7 +198,8 @@ def trust_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> lis
 def _against_best_baseline(
     table: pd.DataFrame, images: Mapping[tuple, np.ndarray], plan: Plan
 ) -> pd.DataFrame:
-    """Each method against the best method that is not ours, on the same images (exact McNemar)."""
+    """Each method against the best method that is not ours, on the same images: exact McNemar, or
+    Student's t where there are several seeds."""
     found: list[tuple[str | None, float | None]] = []
     for row in table.itertuples():
         rivals = table[(table[KEYS[:2]] == [row.dataset, row.network]).all(axis=1)]
@@ -215,10 +214,8 @@ def _against_best_baseline(
             "ours", ascending=not plan.columns.lower_is_better(row.column)
         )
         best = str(worst_first.iloc[-1].method)
-        p = mcnemar(
-            mine.astype(bool), images[row.dataset, row.network, row.column, best].astype(bool)
-        )
-        found.append((best, float(f"{p:.3g}")))
+        test = paired(mine, images[row.dataset, row.network, row.column, best])
+        found.append((best, float(f"{test.p:.3g}")))
     baselines, p_values = zip(*found, strict=True)
     return table.assign(best_baseline=baselines, p_against_it=p_values)
 

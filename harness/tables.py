@@ -56,8 +56,13 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
         lines += [f"Protocol `{artefact.protocol}`. Gradient calls really made: {made}.", ""]
     if budget:
         lines += [f"AutoAttack's budget is shortened at this scale: {budget}.", ""]
-    seeds = f", mean ± deviation over {table.seeds.max()} seeds" if table.seeds.max() > 1 else ""
-    lines += [f"Accuracy in %, ours (published){seeds}; n = {table.n.max():.0f} test images.", ""]
+    several = table.seeds.max() > 1
+    seeds = f", mean ± deviation over {table.seeds.max()} seeds" if several else ""
+    each = " for each" if several else ""
+    lines += [
+        f"Accuracy in %, ours (published){seeds}; n = {table.n.max():.0f} test images{each}.",
+        "",
+    ]
     widest = float(((table.high - table.low) / 2).max())
     lines += [f"95 % intervals are in the CSV: at most ±{widest:.1f} points.", ""]
     for what, measured, wide in _wide(table, artefact, decorate):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics import against, holm, mcnemar, paired
+from harness.statistics import against, holm, interval, mcnemar, paired, wilson
 
 
 def rows(*shares, n=400, seed=0):
@@ -116,3 +116,23 @@ def test_holm_against_known_values():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_an_interval_over_seeds_covers_other_trainings():
+    """Two trainings of 88 and 27 %: what their 2,000 verdicts would allow if pooled is no interval."""
+    images = np.arange(1000)
+    apart = np.stack([images < 882, images < 270])
+    low, high = interval(apart)
+    assert (low, high) == (0, 1)
+    alike = np.stack([images < 868, images[::-1] < 874])
+    low, high = interval(alike)
+    assert 0.5 < low < 0.85
+    assert 0.89 < high <= 1
+    assert interval(alike[:1]) == wilson(868, 1000)
+
+
+def test_seeds_that_agree_image_by_image_have_one_seed_s_interval_at_least():
+    flags = np.arange(1000) < 600
+    low, high = interval(np.stack([flags] * 3))
+    assert low <= wilson(600, 1000)[0]
+    assert high >= wilson(600, 1000)[1]
