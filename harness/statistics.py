@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -58,7 +58,9 @@ def paired(one: np.ndarray, other: np.ndarray) -> Difference:
         centre = (gain - loss) / n
         p = mcnemar(one[0].astype(bool), other[0].astype(bool))
         return Difference((gain - loss) / len(won), centre - half, centre + half, p)
-    return _two_way(np.asarray(one, float) - np.asarray(other, float))
+    found = _two_way(np.asarray(one, float) - np.asarray(other, float))
+    # Of two shares no difference is larger than 1; with two seeds Student's t reaches beyond.
+    return replace(found, low=max(-1.0, found.low), high=min(1.0, found.high))
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:

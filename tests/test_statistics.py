@@ -136,3 +136,12 @@ def test_seeds_that_agree_image_by_image_have_one_seed_s_interval_at_least():
     low, high = interval(np.stack([flags] * 3))
     assert low <= wilson(600, 1000)[0]
     assert high >= wilson(600, 1000)[1]
+
+
+def test_a_difference_of_shares_is_at_most_one_however_far_seeds_are_apart():
+    images = np.arange(1000)
+    one = np.stack([images < 133, images < 0])
+    other = np.stack([images < 868, images < 874])
+    found = paired(one, other)
+    assert found.low == -1
+    assert -0.9 < found.mean < found.high

@@ -119,7 +119,7 @@ def test_autoattack_above_a_component_and_square_beyond_the_others():
 
 @pytest.mark.parametrize("name", ["AA", "AA_inf", "AA_2"])
 def test_what_only_square_breaks_in_a_cascade_is_a_hint_too(name):
-    """On MNIST AutoAttack alone was asked for, and Square broke 304 images behind PGD's back: seen."""
+    """On MNIST AutoAttack alone was asked for, and Square broke 304 that the others left."""
     plain = record(FEW)
     by_square = replace(plain, broken_by=np.where(FEW, -1, 3).astype(np.int8))
     hint = "no hint of masked gradients from Square"
