@@ -390,3 +390,14 @@ def test_no_claims_no_verdicts(built, grid, tmp_path):
     page = write_page(plan, built / "results", tmp_path).read_text()
     assert 'id="verdicts"' not in page
     assert 'id="figures"' not in page
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_table_of_several_seeds_says_what_its_deviations_are(built, grid, tmp_path, seeds):
+    plan = Plan.read("ci", grid)
+    plan.artefacts = {ARTEFACT: plan.artefact(ARTEFACT)}
+    write_table(plan, ARTEFACT, built / "results", tmp_path)
+    path = tmp_path / "ci" / "tables" / f"{ARTEFACT}.csv"
+    pd.read_csv(path).assign(seeds=seeds).to_csv(path, index=False)
+    text = write_page(plan, built / "results", tmp_path).read_text()
+    assert (f"mean ± deviation over {seeds} seeds" in text) == (seeds > 1)

@@ -43,7 +43,12 @@ def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
             one for one in sources if not any(one in other for other in sources - {one})
         )
         parts.append({"first": part.iloc[0].to_dict(), "rows": rows, "generated": generated})
-    return {"artefact": artefact, "parts": parts, "n": table.n.dropna().max()}
+    return {
+        "artefact": artefact,
+        "parts": parts,
+        "n": table.n.dropna().max(),
+        "seeds": table.seeds.max(),
+    }
 
 
 def _read(path: Path) -> pd.DataFrame:
