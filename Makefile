@@ -13,7 +13,7 @@ reproduce: .venv/ready  ## build every table and figure at smoke scale, and the 
 	@echo "the page is at reports/smoke/index.html"
 
 test: lint types  ## lint, types, unit tests and a small DAG
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(CORES) --dist loadfile  # a file's tests share what they built
 
 test-slurm: .venv/ready  ## a part of the grid through a real Slurm on this machine; installs it, as root
 	$(BIN)/pip install --quiet -e ".[slurm]"
