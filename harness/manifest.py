@@ -3,7 +3,8 @@
 Snakemake reads times, and these can lie. Git keeps none: in a clone, tables may look older than the
 records that they were made from. A clock that jumps dates files in 1970, or in the future. `settle`
 says what the checksums know in the only words that Snakemake reads: reports are no older than what they
-were made of where every checksum holds, and a source that changed since is new, whatever its date.
+were made of where every checksum holds; a source that changed since, or that the config asks for since,
+is new, whatever its date. If it no longer asks for one, all are: nobody knows which report showed it.
 `no_future` ends what would never settle: a file from the future is newer than all that is made of it.
 """
 
@@ -22,15 +23,20 @@ from harness.files import sha256, write_whole
 from harness.plan import Plan, reported
 
 NAME = "made_of.sha256"  # in the form of `sha256sum`, which can check it too
+_DESCRIPTION = paths.description(Path(), "").name
 _SKEW = 60 * 10**9  # nanoseconds: machines that share a disk may differ by seconds
 
 
-def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
-    folder = reports / plan.name
+def sources_of(plan: Plan, results: Path) -> list[Path]:
+    """All that a scale's reports are made of."""
     own = (paths.description, paths.history, paths.trace)
-    sources = [place(results, run) for run in plan.runs for place in own]
-    sources += [paths.records(results, wanted.id) for wanted in plan.evaluations.values()]
-    sources += [CONFIG / "claims.yaml", ROOT / "reports" / "published" / "values.csv"]
+    found = [place(results, run) for run in plan.runs for place in own]
+    found += [paths.records(results, wanted.id) for wanted in plan.evaluations.values()]
+    return [*found, CONFIG / "claims.yaml", ROOT / "reports" / "published" / "values.csv"]
+
+
+def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
+    folder, sources = reports / plan.name, sources_of(plan, results)
     made = [path for path in folder.rglob("*") if path.is_file() and path.name != NAME]
     lines = [
         f"{sha256(path.read_bytes())}  {_name(path)}\n" for path in sorted(sources) + sorted(made)
@@ -44,8 +50,11 @@ def _name(path: Path) -> str:
     return os.path.relpath(path) if inside else str(path.absolute())
 
 
-def settle(folder: Path) -> None:
-    """Let times say what the checksums know. A damaged manifest knows nothing, and harms nothing."""
+def settle(folder: Path, planned: Iterable[Path]) -> None:
+    """Let times say what the checksums know. A damaged manifest knows nothing, and harms nothing.
+
+    `planned` are the sources that the config asks for now.
+    """
     if not (folder / NAME).exists():
         return
     lines = (folder / NAME).read_text(errors="replace").splitlines()
@@ -57,11 +66,17 @@ def settle(folder: Path) -> None:
     for path in [path for path in sources if sha256(path.read_bytes()) != sums[path]]:
         if _time(path) <= _time(folder / NAME):  # else its date tells already
             os.utime(path)
-    newest = max(map(_time, sources))
-    late = [path for path in [*made, folder / NAME] if _time(path) < newest]
-    if late and all(sha256(path.read_bytes()) == sums[path] for path in sums):
-        for path in late:
-            os.utime(path, ns=(newest, newest))
+    wanted = {Path(_name(path)) for path in planned}
+    if wanted >= sources:
+        newest = max(map(_time, sources))
+        late = [path for path in [*made, folder / NAME] if _time(path) < newest]
+        if late and all(sha256(path.read_bytes()) == sums[path] for path in sums):
+            for path in late:
+                os.utime(path, ns=(newest, newest))
+    for path in wanted - sources if wanted >= sources else wanted:
+        # A description is no source of a report but of an evaluation, which has not become any older.
+        if path.name != _DESCRIPTION and _is_file(path) and _time(path) <= _time(folder / NAME):
+            os.utime(path)
 
 
 def no_future(paths: Iterable[Path]) -> None:

@@ -11,6 +11,7 @@ import yaml
 from conftest import ARTEFACT, ROOT, said, snakemake
 
 from harness.entries import entries
+from harness.manifest import NAME
 from harness.plan import Plan
 
 
@@ -63,22 +64,51 @@ def test_nothing_is_left_to_do(built, grid):
     assert "Nothing to be done" in said(snakemake("-n", cwd=built, grid=grid))
 
 
+def cloned(built, clone):
+    """What git would keep of a build."""
+    large = shutil.ignore_patterns("*.safetensors", "logs", "benchmarks", "data", ".snakemake")
+    return shutil.copytree(built, clone, ignore=large, copy_function=shutil.copy)
+
+
+def date_anew(clone):
+    """As git writes files: one after the other, by name."""
+    for path in sorted(clone.rglob("*")):
+        os.utime(path)
+
+
 def test_a_clone_of_reports_and_records_has_nothing_to_do(built, grid, tmp_path):
     """Git keeps neither times nor models; one row again, or an altered record, is another matter."""
-    large = shutil.ignore_patterns("*.safetensors", "logs", "benchmarks", "data", ".snakemake")
-    clone = tmp_path / "clone"
-    shutil.copytree(built, clone, ignore=large, copy_function=shutil.copy)
-    for path in sorted(clone.rglob("*")):  # as git writes them
-        os.utime(path)
+    clone = cloned(built, tmp_path / "clone")
+    date_anew(clone)
     assert "Nothing to be done" in said(snakemake("-n", cwd=clone, grid=grid))
     row = next((clone / "results" / "models").glob("*-nt-*/run.json")).relative_to(clone)
     counts = planned(snakemake("-n", "--forcerun", str(row), cwd=clone, grid=grid))
     assert counts["train"] == counts["evaluate"] == 1
-    for path in sorted(clone.rglob("*")):
-        os.utime(path)
+    date_anew(clone)
     record = next((clone / "results" / "records").glob("*-nt-*.npz"))
     record.write_bytes(record.read_bytes() + b" ")
     assert planned(snakemake("-n", cwd=clone, grid=grid))["table"] == 1
+
+
+@pytest.mark.parametrize("change", ["a row less", "a row more"])
+def test_reports_follow_the_config_although_git_keeps_no_times(built, grid, tmp_path, change):
+    """The records are there already; only the manifest can tell that a table was made of others."""
+    clone = cloned(built, tmp_path / "clone")
+    if change == "a row less":
+        content = yaml.safe_load(grid.read_text())
+        for entry in content["artefacts"].values():
+            if "trades6" in entry.get("methods", ()):
+                entry["methods"].remove("trades6")
+        grid = tmp_path / "grid.yaml"
+        grid.write_text(yaml.safe_dump(content))
+    else:  # the reports were made without it
+        manifest = clone / "reports" / "ci" / NAME
+        lines = manifest.read_text().splitlines(keepends=True)
+        manifest.write_text("".join(line for line in lines if "-trades6-" not in line))
+    date_anew(clone)
+    counts = planned(snakemake("-n", cwd=clone, grid=grid))
+    assert counts["table"] == 1
+    assert counts.keys().isdisjoint({"train", "evaluate"})
 
 
 def test_one_artefact_by_name(built, grid):

@@ -10,7 +10,7 @@ from harness import paths
 from harness.config import CONFIG, ROOT, scales
 from harness.entries import entries
 from harness.errors import UserError
-from harness.manifest import no_future, settle
+from harness.manifest import no_future, settle, sources_of
 from harness.plan import Plan
 from harness.resources import Machine
 from harness.zygote import launch
@@ -132,10 +132,10 @@ onstart:
 no_future(RESULTS.glob("models/*/*"))
 no_future(RESULTS.glob("records/*.npz"))
 no_future(Path("reports", SCALE).rglob("*"))
-settle(Path("reports", SCALE))
 
 # Planned here so that a bad config is reported before anything else.
 ENTRIES = entries(plan(SCALE))
+settle(Path("reports", SCALE), sources_of(plan(SCALE), RESULTS))
 
 
 wildcard_constraints:
