@@ -4,7 +4,7 @@ Snakemake reads times, and these can lie. Git keeps none: in a clone, tables may
 records that they were made from. A clock that jumps dates files in 1970, or in the future. `settle`
 says what the checksums know in the only words that Snakemake reads: reports are no older than what they
 were made of where every checksum holds; a source that changed since, or that the config asks for since,
-is new, whatever its date. If it no longer asks for one, all are: nobody knows which report showed it.
+is new, whatever its date. If it no longer asks for one, all reports are old: nobody knows which showed it.
 `no_future` ends what would never settle: a file from the future is newer than all that is made of it.
 """
 
@@ -24,6 +24,7 @@ from harness.plan import Plan, reported
 
 NAME = "made_of.sha256"  # in the form of `sha256sum`, which can check it too
 _DESCRIPTION = paths.description(Path(), "").name
+_LONG_AGO = 10**9  # in 1970, but not at 0, which Snakemake takes for no time at all
 _SKEW = 60 * 10**9  # nanoseconds: machines that share a disk may differ by seconds
 
 
@@ -73,10 +74,14 @@ def settle(folder: Path, planned: Iterable[Path]) -> None:
         if late and all(sha256(path.read_bytes()) == sums[path] for path in sums):
             for path in late:
                 os.utime(path, ns=(newest, newest))
-    for path in wanted - sources if wanted >= sources else wanted:
-        # A description is no source of a report but of an evaluation, which has not become any older.
-        if path.name != _DESCRIPTION and _is_file(path) and _time(path) <= _time(folder / NAME):
-            os.utime(path)
+        for path in wanted - sources:
+            # A description is no source of a report but of an evaluation, which has not become any older.
+            if path.name != _DESCRIPTION and _is_file(path) and _time(path) <= _time(folder / NAME):
+                os.utime(path)
+    else:
+        for path in made:
+            if _time(path) <= _time(folder / NAME):  # else it was made again already
+                os.utime(path, ns=(_LONG_AGO, _LONG_AGO))
 
 
 def no_future(paths: Iterable[Path]) -> None:
