@@ -15,8 +15,9 @@ from harness.artefacts import Artefact, Cell
 from harness.columns import Formula
 from harness.config import ROOT
 from harness.data import frames
-from harness.data.corrupted import recipe
+from harness.data.corrupted import GENERATED, recipe
 from harness.data.corruptions.sequences import flips
+from harness.data.sources import PART
 from harness.errors import expected
 from harness.plan import Plan
 from harness.records import Record, read_records
@@ -149,9 +150,17 @@ def _minutes(cell: Cell, read: Mapping[str, Records]) -> list[float]:
 
 
 def sources(cell: Cell, about: Mapping[str, Any]) -> list[str]:
-    """Where the images behind a cell came from, each said once."""
+    """Where the images behind a cell came from, each said once. Training images, if a part."""
     sets = {about["probes"][probe]["dataset"] for probe in cell.formula.probes}
-    return sorted({about["sources"][name] for name in sets})
+    learnt = ((about.get("trained") or {}).get("trained_on") or {}).get("source", "")
+    trained = [f"trained on {learnt}"] if PART in learnt else []
+    return [*sorted({about["sources"][name] for name in sets}), *trained]
+
+
+def unofficial(table: pd.DataFrame) -> list[str]:
+    """The sources that a reader must be told of: images that we made, or a part of an official set."""
+    found = {text for text in table.source.dropna() if GENERATED in text or PART in text}
+    return sorted(one for one in found if not any(one in other for other in found - {one}))
 
 
 def norms(plan: Plan, cell: Cell, artefact: Artefact) -> set[str]:

@@ -4,7 +4,7 @@ Snakemake reads times, and these can lie. Git keeps none: in a clone, tables may
 records that they were made from. A clock that jumps dates files in 1970, or in the future. `settle`
 says what the checksums know in the only words that Snakemake reads: reports are no older than what they
 were made of where every checksum holds; a source that changed since, or that the config asks for since,
-is new, whatever its date. If it no longer asks for one, all reports are old: nobody knows which showed it.
+is new, whatever its date. If it no longer asks for one, all reports are old: any may have shown it.
 `no_future` ends what would never settle: a file from the future is newer than all that is made of it.
 """
 
@@ -75,7 +75,7 @@ def settle(folder: Path, planned: Iterable[Path]) -> None:
             for path in late:
                 os.utime(path, ns=(newest, newest))
         for path in wanted - sources:
-            # A description is no source of a report but of an evaluation, which has not become any older.
+            # A description is a source of evaluations, not of reports: no record is older for it.
             if path.name != _DESCRIPTION and _is_file(path) and _time(path) <= _time(folder / NAME):
                 os.utime(path)
     else:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from harness.artefacts import Artefact
-from harness.cells import cells, read_artefact
+from harness.cells import cells, read_artefact, unofficial
 from harness.columns import PROTOCOLS
 from harness.errors import run_command
 from harness.files import write_whole
@@ -74,9 +74,9 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
         lines.append("|---" + "|---:" * (len(wide.columns) - 1) + "|")
         lines += ["| " + " | ".join(row) + " |" for row in wide.itertuples(index=False, name=None)]
         lines.append("")
-    generated = dict.fromkeys(source for source in table.source if "generated" in source)
-    lines += [f"Images: {source}." for source in generated]
-    lines += [""] if generated else []
+    for name, part in table.groupby("measured_on", sort=False):
+        for source in unofficial(part):
+            lines += [f"Images of {name}: {source}.", ""]
     lines.append("**best**, <u>second best</u> of a column.")
     if (table.selection == "paper-test").any():
         lines.append("† the checkpoint was selected on test data, as in the papers.")

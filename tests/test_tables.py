@@ -50,6 +50,21 @@ def table(plan):
     return small_table(plan)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_table_of_a_subset_says_so(table, plan, whole):
+    artefact = table[0]
+    read = made_up(plan, artefact)
+    test, train = ("local folder" if whole else f"local folder, subset {n} of 10" for n in (3, 4))
+    for _, about in read.values():
+        about.update(sources={"digits": test}, trained={"trained_on": {"source": train}})
+    written = markdown(cells(artefact, read, plan), artefact, "notice")
+    said = (
+        "Images of digits: local folder, subset 3 of 10; trained on local folder, subset 4 of 10."
+    )
+    assert (said in written) is not whole
+    assert ("Images" in written) is not whole
+
+
 @pytest.mark.parametrize(
     ("source", "alike"),
     [

@@ -27,7 +27,7 @@ from harness.data.stream import Arrays, Stream
 from harness.errors import UserError, expected, unknown
 
 _SEED = 0
-_GENERATED = "generated (from "
+GENERATED = "generated (from "
 _CHUNK = 500
 
 
@@ -214,13 +214,13 @@ def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
 
 def recipe(source: str) -> str:
     """How a generated set was made of the clean one, from what its records say; else nothing."""
-    return source.rpartition("; ")[2] if source.startswith(_GENERATED) else ""
+    return source.rpartition("; ")[2] if source.startswith(GENERATED) else ""
 
 
 def _generated(wanted: Corrupted, clean: Stored) -> Stored:
     frost = f", frost {frost_source()}" if wanted.corruption == "frost" else ""
     later = f", revision {REVISION}" if REVISION > 1 else ""
-    origin = f"{_GENERATED}{wanted.base}: {clean.source}; seed {_SEED}{frost}{later})"
+    origin = f"{GENERATED}{wanted.base}: {clean.source}; seed {_SEED}{frost}{later})"
     key = hashlib.sha256(repr((clean.sha256, REVISION, _SEED, frost)).encode()).hexdigest()[:12]
 
     def chunks() -> Iterator[np.ndarray]:

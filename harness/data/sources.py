@@ -35,6 +35,7 @@ from harness.data.sets import DataSet, Mirror
 from harness.data.stream import Arrays
 from harness.errors import UserError, expected
 
+PART = "subset"  # how the source of a smaller set says so
 _NPM_SECONDS = 3600
 
 
@@ -63,7 +64,7 @@ def _announced(entry: DataSet, split: str, stored: Stored) -> Stored:
     whole = entry.images[split]
     if len(stored.y) == whole:
         return stored
-    return replace(stored, source=f"{stored.source}, subset {len(stored.y)} of {whole}")
+    return replace(stored, source=f"{stored.source}, {PART} {len(stored.y)} of {whole}")
 
 
 def _cached(entry: DataSet, split: str) -> Stored | None:

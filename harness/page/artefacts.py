@@ -11,6 +11,7 @@ import pandas as pd
 from PIL import Image
 
 from harness.artefacts import Artefact
+from harness.cells import unofficial
 from harness.claims import counted
 from harness.plan import Plan
 
@@ -38,11 +39,7 @@ def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
             {"label": one.iloc[0].label, "cells": one.set_index("column").to_dict("index")}
             for _, one in part.groupby("method", sort=False)
         ]
-        sources = {source for source in part.source.dropna() if "generated" in source}
-        generated = sorted(
-            one for one in sources if not any(one in other for other in sources - {one})
-        )
-        parts.append({"first": part.iloc[0].to_dict(), "rows": rows, "generated": generated})
+        parts.append({"first": part.iloc[0].to_dict(), "rows": rows, "images": unofficial(part)})
     return {
         "artefact": artefact,
         "parts": parts,
