@@ -21,7 +21,7 @@ from drills.ground import METHODS, Ground, make_page
 from harness import paths
 from harness.data import load
 from harness.errors import UserError
-from harness.manifest import NAME, settle, sources_of
+from harness.manifest import NAME, settle
 
 _SET = "digits-c/fog/3"
 
@@ -202,7 +202,7 @@ def manifest(ground: Ground) -> Attempt:
         before = Path.cwd()
         os.chdir(this.folder)
         try:
-            settle(report, sources_of(ground.plan, Path("results")))
+            settle(ground.plan, Path("results"), Path("reports"))
         finally:
             os.chdir(before)
         dated = [path for path, time_ns in kept.items() if path.stat().st_mtime_ns != time_ns]

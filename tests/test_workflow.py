@@ -10,6 +10,7 @@ import pytest
 import yaml
 from conftest import ARTEFACT, ROOT, said, snakemake
 
+from harness.config import CONFIG
 from harness.entries import entries
 from harness.manifest import NAME
 from harness.plan import Plan
@@ -90,25 +91,39 @@ def test_a_clone_of_reports_and_records_has_nothing_to_do(built, grid, tmp_path)
     assert planned(snakemake("-n", cwd=clone, grid=grid))["table"] == 1
 
 
-@pytest.mark.parametrize("change", ["a row less", "a row more"])
-def test_reports_follow_the_config_although_git_keeps_no_times(built, grid, tmp_path, change):
-    """The records are there already; only the manifest can tell that a table was made of others."""
+def test_a_row_less_is_no_longer_shown_although_git_keeps_no_times(built, grid, tmp_path):
+    """Only the manifest can tell that a table was made of other records than are asked for."""
     clone = cloned(built, tmp_path / "clone")
-    if change == "a row less":
-        content = yaml.safe_load(grid.read_text())
-        for entry in content["artefacts"].values():
-            if "trades6" in entry.get("methods", ()):
-                entry["methods"].remove("trades6")
-        grid = tmp_path / "grid.yaml"
-        grid.write_text(yaml.safe_dump(content))
-    else:  # the reports were made without it
-        manifest = clone / "reports" / "ci" / NAME
-        lines = manifest.read_text().splitlines(keepends=True)
-        manifest.write_text("".join(line for line in lines if "-trades6-" not in line))
+    content = yaml.safe_load(grid.read_text())
+    for entry in content["artefacts"].values():
+        if "trades6" in entry.get("methods", ()):
+            entry["methods"].remove("trades6")
+    less = tmp_path / "grid.yaml"
+    less.write_text(yaml.safe_dump(content))
     date_anew(clone)
-    counts = planned(snakemake("-n", cwd=clone, grid=grid))
+    claims = (CONFIG / "claims.yaml").stat().st_mtime_ns
+    counts = planned(snakemake("-n", cwd=clone, grid=less))
     assert counts["table"] == 1
     assert counts.keys().isdisjoint({"train", "evaluate"})
+    assert (CONFIG / "claims.yaml").stat().st_mtime_ns == claims  # other builds read it too
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_row_more_is_shown_although_git_keeps_no_times(built, grid, tmp_path, there):
+    """Its records may have been copied in, or nobody made them yet."""
+    clone = cloned(built, tmp_path / "clone")
+    manifest = clone / "reports" / "ci" / NAME
+    lines = manifest.read_text().splitlines(keepends=True)
+    manifest.write_text("".join(line for line in lines if "-trades6-" not in line))
+    if not there:
+        for path in (clone / "results").glob("*/*-trades6-*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    date_anew(clone)
+    counts = planned(snakemake("-n", cwd=clone, grid=grid))
+    assert counts["table"] == counts["page"] == 1
+    assert counts["figure"] < len(list((clone / "reports" / "ci" / "figures").glob("*.csv")))
+    assert counts.get("train", 0) == counts.get("evaluate", 0) == (0 if there else 1)
+    assert counts.get("robustbench", 0) == 1
 
 
 def test_one_artefact_by_name(built, grid):

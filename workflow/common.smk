@@ -10,7 +10,7 @@ from harness import paths
 from harness.config import CONFIG, ROOT, scales
 from harness.entries import entries
 from harness.errors import UserError
-from harness.manifest import no_future, settle, sources_of
+from harness.manifest import no_future, settle
 from harness.plan import Plan
 from harness.resources import Machine
 from harness.zygote import launch
@@ -135,7 +135,7 @@ no_future(Path("reports", SCALE).rglob("*"))
 
 # Planned here so that a bad config is reported before anything else.
 ENTRIES = entries(plan(SCALE))
-settle(Path("reports", SCALE), sources_of(plan(SCALE), RESULTS))
+settle(plan(SCALE), RESULTS, Path("reports"))
 
 
 wildcard_constraints:
