@@ -202,7 +202,7 @@ def manifest(ground: Ground) -> Attempt:
         before = Path.cwd()
         os.chdir(this.folder)
         try:
-            settle(ground.plan, Path("results"), Path("reports"))
+            settle(ground.plan, Path("reports"))
         finally:
             os.chdir(before)
         dated = [path for path, time_ns in kept.items() if path.stat().st_mtime_ns != time_ns]

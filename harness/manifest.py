@@ -3,8 +3,8 @@
 Snakemake reads times, and these can lie. Git keeps none: in a clone, tables may look older than the
 records that they were made from. A clock that jumps dates files in 1970, or in the future. `settle`
 says what the checksums know in the only words that Snakemake reads: reports are no older than what they
-were made of where every checksum holds, and a source that changed since is new, whatever its date. A
-report is old if the config asks more of it than was known; if it asks for less, any may show too much.
+were made of where every checksum holds, a source that changed since is new, whatever its date, and a
+report is old if the config now asks for another one than was made: other rows, columns, or words.
 `no_future` ends what would never settle: a file from the future is newer than all that is made of it.
 """
 
@@ -13,10 +13,11 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from pathlib import Path
 
 from harness import paths
+from harness.artefacts import Artefact
 from harness.config import CONFIG, ROOT
 from harness.entries import entries
 from harness.errors import run_command
@@ -24,29 +25,53 @@ from harness.files import sha256, write_whole
 from harness.plan import Plan, reported
 
 NAME = "made_of.sha256"  # in the form of `sha256sum`, which can check it too
+_REMARK = "# "  # which `sha256sum` passes over
 _LONG_AGO = 10**9  # in 1970, but not at 0, which Snakemake takes for no time at all
 _SKEW = 60 * 10**9  # nanoseconds: machines that share a disk may differ by seconds
 
 
-def sources_of(plan: Plan, results: Path) -> list[Path]:
-    """All that a scale's reports are made of."""
-    found = [path for run in plan.runs for path in _sources(plan, results, run)]
-    return [*found, CONFIG / "claims.yaml", ROOT / "reports" / "published" / "values.csv"]
+def asked(plan: Plan) -> dict[str, str]:
+    """Report -> a number for what it is to show. Claims and page show something of all."""
+    shown = {name: _number(_contents(plan, artefact)) for name, artefact in plan.artefacts.items()}
+    whole = _number(shown)
+    models = {
+        name: _number([shown[entry.artefact.name] for entry in found])
+        for name, found in entries(plan).items()
+    }
+    return {**shown, **models, "claims": whole, "index": whole}
 
 
-def _sources(plan: Plan, results: Path, run: str) -> list[Path]:
-    found = [place(results, run) for place in (paths.description, paths.history, paths.trace)]
-    evaluated = plan.evaluations.get(run)  # of a model that only begins others nothing is asked
-    return [*found, paths.records(results, evaluated.id)] if evaluated else found
+def _contents(plan: Plan, artefact: Artefact) -> tuple:
+    """An artefact, the records behind it, and what its rows and columns are called."""
+    evaluated = [plan.evaluations[run].id for run in artefact.runs if run in plan.evaluations]
+    labels = [plan.label(row.method) for row in artefact.rows]
+    columns = [plan.columns.column(name, artefact.protocol) for name in artefact.columns]
+    return artefact, evaluated, labels, columns, plan.scale.get("notice")
+
+
+def _number(value: object) -> str:
+    return sha256(repr(value).encode())
 
 
 def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
-    folder, sources = reports / plan.name, sources_of(plan, results)
+    """Checksums of sources, then of reports; as remarks, what was asked, and the sum of all above."""
+    folder = reports / plan.name
     made = [path for path in folder.rglob("*") if path.is_file() and path.name != NAME]
-    lines = [
-        f"{sha256(path.read_bytes())}  {_name(path)}\n" for path in sorted(sources) + sorted(made)
-    ]
-    write_whole(folder / NAME, "".join(lines))
+    files = sorted(sources_of(plan, results)) + sorted(made)
+    lines = [f"{sha256(path.read_bytes())}  {_name(path)}\n" for path in files]
+    old = {path.stem for path in made if _time(path) == _LONG_AGO}  # and not made again
+    known = {name: number for name, number in asked(plan).items() if name not in old}
+    lines += [f"{_REMARK}{number}  {name}\n" for name, number in known.items()]
+    text = "".join(lines)
+    write_whole(folder / NAME, f"{text}{_REMARK}{sha256(text.encode())}  {NAME}\n")
+
+
+def sources_of(plan: Plan, results: Path) -> list[Path]:
+    """All that a scale's reports are made of."""
+    found = [CONFIG / "claims.yaml", ROOT / "reports" / "published" / "values.csv"]
+    for run in plan.runs:
+        found += [place(results, run) for place in (paths.description, paths.history, paths.trace)]
+    return found + [paths.records(results, wanted.id) for wanted in plan.evaluations.values()]
 
 
 def _name(path: Path) -> str:
@@ -55,58 +80,50 @@ def _name(path: Path) -> str:
     return os.path.relpath(path) if inside else str(path.absolute())
 
 
-def settle(plan: Plan, results: Path, reports: Path) -> None:
+def settle(plan: Plan, reports: Path) -> None:
     """Let times say what the checksums know. A damaged manifest knows nothing, and harms nothing."""
     folder = reports / plan.name
-    if not (folder / NAME).exists():
+    sums, known = _read(folder / NAME)
+    if not sums or not all(path.is_file() for path in sums):
         return
-    lines = (folder / NAME).read_text(errors="replace").splitlines()
-    sums = {Path(name): value for value, _, name in (line.partition("  ") for line in lines)}
+    changed = {path for path, value in sums.items() if sha256(path.read_bytes()) != value}
     made = [path for path in sums if path.is_relative_to(folder)]
     sources = sums.keys() - made
-    if not made or not sources or not all(_is_file(path) for path in sums):
-        return
-    for path in [path for path in sources if sha256(path.read_bytes()) != sums[path]]:
+    for path in sources & changed:
         if _time(path) <= _time(folder / NAME):  # else its date tells already
             os.utime(path)
-    wanted = {Path(_name(path)) for path in sources_of(plan, results)}
-    if wanted >= sources:
-        newest = max(map(_time, sources))
-        late = [path for path in [*made, folder / NAME] if _time(path) < newest]
-        if late and all(sha256(path.read_bytes()) == sums[path] for path in sums):
-            for path in late:
-                os.utime(path, ns=(newest, newest))
-    if wanted != sources:
-        settled = _settled(plan, results, sources) if wanted >= sources else set()
-        for path in [path for path in made if path.stem not in settled]:
-            if _time(path) <= _time(folder / NAME):  # else it was made again already
-                os.utime(path, ns=(_LONG_AGO, _LONG_AGO))
+    newest = max(map(_time, sources))
+    for path in [*made, folder / NAME]:
+        if not changed and _time(path) < newest:
+            os.utime(path, ns=(newest, newest))
+    wanted = asked(plan)
+    for path in [path for path in made if path not in changed]:  # else it was made again already
+        if wanted.get(path.stem) != known.get(path.stem):
+            os.utime(path, ns=(_LONG_AGO, _LONG_AGO))
 
 
-def _settled(plan: Plan, results: Path, sources: Set[Path]) -> set[str]:
-    """Names of reports that are made of known sources only. Claims and page are made of all."""
-    made_of = {name: artefact.runs for name, artefact in plan.artefacts.items()}
-    made_of |= {name: [entry.run for entry in found] for name, found in entries(plan).items()}
-    return {
-        name
-        for name, runs in made_of.items()
-        if sources >= {Path(_name(path)) for run in runs for path in _sources(plan, results, run)}
-    }
+def _read(manifest: Path) -> tuple[dict[Path, str], dict[str, str]]:
+    """The checksums, and what was asked; nothing of a manifest that is not what was written."""
+    text = manifest.read_text(errors="replace") if manifest.exists() else ""
+    above, _, last = text.rpartition(_REMARK)
+    if last != f"{sha256(above.encode())}  {NAME}\n":
+        return {}, {}
+    sums, known = {}, {}
+    for line in above.splitlines():
+        value, _, name = line.removeprefix(_REMARK).partition("  ")
+        if line.startswith(_REMARK):
+            known[name] = value
+        else:
+            sums[Path(name)] = value
+    return sums, known
 
 
 def no_future(paths: Iterable[Path]) -> None:
     """Files dated later than now are dated now: what is made of them is made once, not for ever."""
     now = time.time_ns()
     for path in paths:
-        if _is_file(path) and _time(path) > now + _SKEW:
+        if path.is_file() and _time(path) > now + _SKEW:
             os.utime(path, ns=(now, now))
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name out of a damaged manifest
-        return False
 
 
 def _time(path: Path) -> int:

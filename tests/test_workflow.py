@@ -4,15 +4,16 @@ import json
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
-from conftest import ARTEFACT, ROOT, said, snakemake
+from conftest import ARTEFACT, METHODS, ROOT, said, snakemake
 
 from harness.config import CONFIG
 from harness.entries import entries
-from harness.manifest import NAME
+from harness.manifest import write_manifest
 from harness.plan import Plan
 
 
@@ -91,15 +92,24 @@ def test_a_clone_of_reports_and_records_has_nothing_to_do(built, grid, tmp_path)
     assert planned(snakemake("-n", cwd=clone, grid=grid))["table"] == 1
 
 
-def test_a_row_less_is_no_longer_shown_although_git_keeps_no_times(built, grid, tmp_path):
-    """Only the manifest can tell that a table was made of other records than are asked for."""
-    clone = cloned(built, tmp_path / "clone")
+@pytest.fixture
+def less(grid, tmp_path):
+    """The grid without one of its rows."""
     content = yaml.safe_load(grid.read_text())
     for entry in content["artefacts"].values():
         if "trades6" in entry.get("methods", ()):
             entry["methods"].remove("trades6")
-    less = tmp_path / "grid.yaml"
-    less.write_text(yaml.safe_dump(content))
+    return written(content, tmp_path)
+
+
+def written(content, folder):
+    (folder / "grid.yaml").write_text(yaml.safe_dump(content))
+    return folder / "grid.yaml"
+
+
+def test_a_row_less_is_no_longer_shown_although_git_keeps_no_times(built, less, tmp_path):
+    """Only the manifest can tell that a table was made of other records than are asked for."""
+    clone = cloned(built, tmp_path / "clone")
     date_anew(clone)
     claims = (CONFIG / "claims.yaml").stat().st_mtime_ns
     counts = planned(snakemake("-n", cwd=clone, grid=less))
@@ -109,12 +119,13 @@ def test_a_row_less_is_no_longer_shown_although_git_keeps_no_times(built, grid, 
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_row_more_is_shown_although_git_keeps_no_times(built, grid, tmp_path, there):
+def test_a_row_more_is_shown_although_git_keeps_no_times(
+    built, grid, less, tmp_path, there, monkeypatch
+):
     """Its records may have been copied in, or nobody made them yet."""
     clone = cloned(built, tmp_path / "clone")
-    manifest = clone / "reports" / "ci" / NAME
-    lines = manifest.read_text().splitlines(keepends=True)
-    manifest.write_text("".join(line for line in lines if "-trades6-" not in line))
+    monkeypatch.chdir(clone)
+    write_manifest(Plan.read("ci", less), Path("results"), Path("reports"))
     if not there:
         for path in (clone / "results").glob("*/*-trades6-*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -124,6 +135,19 @@ def test_a_row_more_is_shown_although_git_keeps_no_times(built, grid, tmp_path, 
     assert counts["figure"] < len(list((clone / "reports" / "ci" / "figures").glob("*.csv")))
     assert counts.get("train", 0) == counts.get("evaluate", 0) == (0 if there else 1)
     assert counts.get("robustbench", 0) == 1
+
+
+@pytest.mark.parametrize("change", [{"methods": METHODS[:2]}, {"title": "Another title"}])
+def test_a_report_that_is_to_show_something_else_is_made_again(built, grid, tmp_path, change):
+    """Out of models that are there already, so that no file tells of the change."""
+    clone = cloned(built, tmp_path / "clone")
+    date_anew(clone)
+    content = yaml.safe_load(grid.read_text())
+    content["artefacts"]["cvpr23_fig5a"].update(change)
+    other = written(content, tmp_path)
+    counts = planned(snakemake("-n", cwd=clone, grid=other))
+    assert counts["figure"] == counts["page"] == counts["verdicts"] == counts["manifest"] == 1
+    assert counts.keys().isdisjoint({"table", "robustbench", "train", "evaluate"})
 
 
 def test_one_artefact_by_name(built, grid):

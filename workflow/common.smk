@@ -135,7 +135,7 @@ no_future(Path("reports", SCALE).rglob("*"))
 
 # Planned here so that a bad config is reported before anything else.
 ENTRIES = entries(plan(SCALE))
-settle(plan(SCALE), RESULTS, Path("reports"))
+settle(plan(SCALE), Path("reports"))
 
 
 wildcard_constraints:
