@@ -31,7 +31,7 @@ _SKEW = 60 * 10**9  # nanoseconds: machines that share a disk may differ by seco
 
 
 def asked(plan: Plan) -> dict[str, str]:
-    """Report -> a number for what it is to show. Claims and page show something of all."""
+    """Report -> a number for what it is to show. Claims and page may show something of all."""
     shown = {name: _number(_contents(plan, artefact)) for name, artefact in plan.artefacts.items()}
     whole = _number(shown)
     models = {
@@ -59,9 +59,9 @@ def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
     made = [path for path in folder.rglob("*") if path.is_file() and path.name != NAME]
     files = sorted(sources_of(plan, results)) + sorted(made)
     lines = [f"{sha256(path.read_bytes())}  {_name(path)}\n" for path in files]
-    old = {path.stem for path in made if _time(path) == _LONG_AGO}  # and not made again
-    known = {name: number for name, number in asked(plan).items() if name not in old}
-    lines += [f"{_REMARK}{number}  {name}\n" for name, number in known.items()]
+    stale = plan.artefacts.keys() & {path.stem for path in made if _time(path) == _LONG_AGO}
+    answered = {name: number for name, number in asked(plan).items() if name not in stale}
+    lines += [f"{_REMARK}{number}  {name}\n" for name, number in answered.items()]
     text = "".join(lines)
     write_whole(folder / NAME, f"{text}{_REMARK}{sha256(text.encode())}  {NAME}\n")
 
