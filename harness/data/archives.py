@@ -30,7 +30,9 @@ def unpack(archive: Path, folder: Path) -> None:
             members = tar.getmembers()
             for member in members:
                 _refuse_escape(archive, member)
-            tar.extractall(aside, members, filter="data")
+            # Python has it from 3.11.4 on; before, `_refuse_escape` alone guards.
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)
+            tar.extractall(aside, members)
         os.replace(aside, folder)
     except (tarfile.TarError, EOFError) as error:
         reason = (
