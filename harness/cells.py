@@ -200,7 +200,8 @@ def trust_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> lis
         if column.get("attack") == "aa" and run in cell.runs:
             flags[cell.column] = value(cell.formula, records)
     undefended = plan.run(run).method.slug == plan.grid["roles"]["undefended"]
-    checks = record_checks(columns, flags, undefended, plan.run(run).selection.use)
+    selection, labels = plan.run(run).selection.use, about["labels"].get(dataset)
+    checks = record_checks(columns, flags, undefended, selection, labels)
     return [Check.from_json(entry) for entry in about["checks"]] + checks
 
 

@@ -65,7 +65,7 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
         if formula.op == "probe":
             plain[column] = records[formula.parts[0]]
     table = pd.DataFrame(rows, columns=["column", "accuracy", "low", "high", "n", "gradient_calls"])
-    checks = all_checks(about["checks"], plain, formulas, records)
+    checks = all_checks(about, plain, formulas, records, dataset)
     folder = options.results / "external" / name
     write_report(folder, options, table.round(2), checks)
     print(f"the report is at {folder / 'report.md'} and {folder / 'report.html'}")
@@ -126,12 +126,13 @@ def chosen_columns(columns: Columns, attacks: str, dataset: str) -> list[str]:
     return list(found.values())
 
 
-def all_checks(own, plain: dict[str, Record], formulas, records) -> list[Check]:
+def all_checks(about, plain: dict[str, Record], formulas, records, dataset: str) -> list[Check]:
     flags = {name: record.correct for name, record in plain.items()}
     for name in PGD_OF.keys() & formulas:
         flags[name] = value(formulas[name][0], records)
-    checks = [Check.from_json(entry) for entry in own]
-    return checks + record_checks(plain, flags, undefended=False, selection=None)
+    checks = [Check.from_json(entry) for entry in about["checks"]]
+    labels = about["labels"].get(dataset)
+    return checks + record_checks(plain, flags, undefended=False, selection=None, labels=labels)
 
 
 def write_report(

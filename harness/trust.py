@@ -3,6 +3,8 @@
 Numbered as in the protocol: 5 AutoAttack never above a component; 6 Square breaking what gradient
 attacks missed; 7 more steps never weaker, beyond paired noise; 10 as many gradient calls as the name
 says; 11 the undefended model falls; 12 the gap between PGD and AutoAttack; 13 selection disclosed.
+Beside them one of ours, better than guessing: a model that answers the same whatever it is shown keeps
+its 10 % under every attack, and nothing else here would notice.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 
 from harness.autoattack import STANDARD
 from harness.records import Record
-from harness.statistics import mcnemar
+from harness.statistics import mcnemar, wilson
 
 # An AutoAttack, and the PGD that is held against it.
 PGD_OF = {"AA": "PGD20", "AA_inf": "PGD20_inf", "AA_2": "PGD20_2"}
@@ -56,9 +58,12 @@ def record_checks(
     flags: Mapping[str, np.ndarray],
     undefended: bool,
     selection: str | None,
+    labels: np.ndarray | None,
 ) -> list[Check]:
     """`columns`: the records behind those columns that are one attack; `flags`: AA as well."""
     checks = [*_gradient_calls(columns), *_weaker(columns), *_autoattack(columns, flags)]
+    if "NAT" in columns and labels is not None:
+        checks.append(_better_than_guessing(columns["NAT"], labels))
     if undefended and "PGD20" in columns:
         left = float(columns["PGD20"].correct.mean())
         found = f"{100 * left:.1f} % left under PGD20"
@@ -125,6 +130,16 @@ def _autoattack(columns: Mapping[str, Record], flags: Mapping[str, np.ndarray]) 
                 Check("PGD close to AutoAttack", gap <= _LARGEST_GAP, found, columns=(pgd,))
             )
     return checks
+
+
+def _better_than_guessing(natural: Record, labels: np.ndarray) -> Check:
+    """Against the same answers, as often each, given without a look at the images."""
+    n = len(labels)
+    classes = int(max(labels.max(), natural.predicted.max())) + 1
+    said, true = (np.bincount(x, minlength=classes) / n for x in (natural.predicted, labels))
+    guessed, right = float(said @ true), int(natural.correct.sum())
+    found = f"{100 * right / n:.1f} % right, {100 * guessed:.1f} % if it had guessed as it answers"
+    return Check("better than guessing", wilson(right, n)[0] > guessed, found)
 
 
 def _masking(missed: np.ndarray) -> Check:

@@ -29,7 +29,7 @@ def made_up(plan, artefact):
             record = Record(correct, correct.astype(np.int16), broken_by, 1, steps, 1, 1)
             records[run][probe.id] = record
         probes = {probe.id: {"dataset": probe.dataset} for probe in plan.evaluations[run].probes}
-        about = {"checks": [], "probes": probes, "sources": {"digits": "embedded"}}
+        about = {"checks": [], "probes": probes, "sources": {"digits": "embedded"}, "labels": {}}
         records[run] = records[run], about
     return records
 

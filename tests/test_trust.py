@@ -86,9 +86,9 @@ def record(correct, backward=0, warnings=()):
     return Record(correct, zeros, zeros.astype(np.int8), 1, backward, 1, 1, tuple(warnings))
 
 
-def verdicts(columns, undefended=False, selection="last", **flags):
+def verdicts(columns, undefended=False, selection="last", labels=None, **flags):
     flags = {**{name: entry.correct for name, entry in columns.items()}, **flags}
-    return {c.name: c.ok for c in record_checks(columns, flags, undefended, selection)}
+    return {c.name: c.ok for c in record_checks(columns, flags, undefended, selection, labels)}
 
 
 MANY, FEW = np.arange(100) < 60, np.arange(100) < 40
@@ -131,7 +131,7 @@ def test_what_only_square_breaks_in_a_cascade_is_a_hint_too(name):
 def test_a_pgd_far_above_autoattack_is_marked_in_each_norm(norm):
     columns = {f"PGD20{norm}": record(MANY, 20)}
     flags = {f"AA{norm}": FEW}
-    checks = record_checks(columns, {f"PGD20{norm}": MANY, **flags}, False, "last")
+    checks = record_checks(columns, {f"PGD20{norm}": MANY, **flags}, False, "last", None)
     (gap,) = [check for check in checks if check.name == "PGD close to AutoAttack"]
     assert not gap.ok
     assert gap.columns == (f"PGD20{norm}",)
@@ -145,6 +145,23 @@ def test_other_flags():
     assert not found["PGD close to AutoAttack"]
     assert not found["checkpoint not selected on test data"]
     assert not found["AutoAttack had no warnings"]
+
+
+LABELS = np.arange(100) % 10
+
+
+@pytest.mark.parametrize(
+    ("answers", "ok"),
+    [
+        (np.full(100, 3), False),  # always the same: right for a tenth, and no attack can change it
+        (np.arange(100) // 50, False),  # two answers, by where the image stands
+        (LABELS // 5 * 5, True),  # two answers, by what it shows
+        (LABELS, True),
+    ],
+)
+def test_answers_that_do_not_depend_on_the_image_are_seen(answers, ok):
+    natural = replace(record(answers == LABELS), predicted=answers.astype(np.int16))
+    assert verdicts({"NAT": natural}, labels=LABELS)["better than guessing"] is ok
 
 
 def test_what_a_check_touches():
