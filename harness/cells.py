@@ -157,6 +157,17 @@ def sources(cell: Cell, about: Mapping[str, Any]) -> list[str]:
     return [*sorted({about["sources"][name] for name in sets}), *trained]
 
 
+def deviation(table: pd.DataFrame) -> str:
+    """What stands behind ±; nothing where every number is of one training."""
+    counts = table.groupby("dataset", sort=False).seeds.max()
+    if counts.max() == 1:
+        return ""
+    if counts.nunique() == 1:
+        return f"mean ± deviation over {counts.max()} seeds"
+    each = ", ".join(f"{count} of {name}" for name, count in counts.items())
+    return f"mean ± deviation over seeds ({each})"
+
+
 def unofficial(table: pd.DataFrame) -> list[str]:
     """The sources that a reader must be told of: images that we made, or a part of an official set."""
     found = {text for text in table.source.dropna() if GENERATED in text or PART in text}

@@ -167,7 +167,6 @@ class Plan:
         return Selection(attack=attack, **entry)
 
     def _rows(self, entry: Mapping[str, Any]) -> list[Row]:
-        seeds = self.scale["seeds"][: entry.get("seeds", 1)]
         return [
             Row(
                 method,
@@ -175,13 +174,24 @@ class Plan:
                 network,
                 tuple(
                     self.train_run(method, dataset, network, seed, entry.get("watch")).id
-                    for seed in seeds
+                    for seed in self._seeds(entry, dataset)
                 ),
             )
             for dataset, network in product(entry["datasets"], entry["networks"])
             for panel in self._panels(entry)
             for method in panel.methods
         ]
+
+    def _seeds(self, entry: Mapping[str, Any], dataset: str) -> list[int]:
+        """As many of the scale's seeds as an artefact asks for, on all its sets or on each."""
+        wanted = entry.get("seeds", 1)
+        if isinstance(wanted, Mapping):
+            for name in wanted.keys() - set(entry["datasets"]):
+                raise unknown(
+                    "data set", name, entry["datasets"], f"the seeds of {entry['title']!r}"
+                )
+            wanted = wanted.get(dataset, 1)
+        return self.scale["seeds"][:wanted]
 
     def _panels(self, entry: Mapping[str, Any]) -> list[Panel]:
         """One for each variation; the methods that are listed plainly lead the first."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from harness.artefacts import Artefact
-from harness.cells import cells, read_artefact, unofficial
+from harness.cells import cells, deviation, read_artefact, unofficial
 from harness.columns import PROTOCOLS
 from harness.errors import run_command
 from harness.files import write_whole
@@ -56,9 +56,8 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
         lines += [f"Protocol `{artefact.protocol}`. Gradient calls really made: {made}.", ""]
     if budget:
         lines += [f"AutoAttack's budget is shortened at this scale: {budget}.", ""]
-    several = table.seeds.max() > 1
-    seeds = f", mean ± deviation over {table.seeds.max()} seeds" if several else ""
-    each = " for each" if several else ""
+    seeds = f", {deviation(table)}" if deviation(table) else ""
+    each = " for each" if seeds else ""
     lines += [
         f"Accuracy in %, ours (published){seeds}; n = {table.n.max():.0f} test images{each}.",
         "",

@@ -120,6 +120,16 @@ def test_every_method_has_a_label():
     assert set(GRID["labels"]) == set(GRID["methods"])
 
 
+def test_each_data_set_of_a_table_may_have_its_own_number_of_seeds():
+    scale = {**read_scale("lite"), "seeds": [7, 8, 9]}
+    own = {"artefacts": {"cvpr23_table2": {"seeds": {"mnist": 3}}}}
+    rows = Plan(GRID, {**scale, **own}, "lite").artefacts["cvpr23_table2"].rows
+    assert {(row.dataset, len(row.runs)) for row in rows} == {("mnist", 3), ("svhn", 1)}
+    own["artefacts"]["cvpr23_table2"]["seeds"] = {"mnits": 3}
+    with pytest.raises(UserError, match="did you mean 'mnist'"):
+        Plan(GRID, {**scale, **own}, "lite")
+
+
 def test_rows_limit_every_artefact():
     scale = {**read_scale("ci"), "rows": ["nt", "at", "generalist_d_nt_linf"]}
     plan = Plan(GRID, scale, "ci")

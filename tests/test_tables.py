@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT
 
 from harness import paths
-from harness.cells import KEYS, cells, published, read_artefact, value
+from harness.cells import KEYS, cells, deviation, published, read_artefact, value
 from harness.columns import Formula
 from harness.errors import UserError
 from harness.plan import Plan
@@ -113,6 +113,24 @@ def test_the_best_two_are_marked(table):
 def test_the_text_is_the_golden_one(table, view, file):
     artefact, found = table
     assert view(found, artefact, "a notice") == (GOLDEN / file).read_text()
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ([1, 1], ""),
+        ([3, 3], "mean ± deviation over 3 seeds"),
+        ([3, 1], "mean ± deviation over seeds (3 of mnist, 1 of svhn)"),
+    ],
+)
+def test_what_stands_behind_a_deviation(table, seeds, words):
+    artefact, found = table
+    other = [
+        found.assign(dataset=n, seeds=s) for n, s in zip(["mnist", "svhn"], seeds, strict=True)
+    ]
+    both = pd.concat(other)
+    assert deviation(both) == words
+    assert f"(published){', ' if words else ''}{words}; n = 60" in markdown(both, artefact, "")
 
 
 def test_numbers_selected_on_test_data_carry_a_dagger(table):

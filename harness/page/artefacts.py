@@ -11,7 +11,7 @@ import pandas as pd
 from PIL import Image
 
 from harness.artefacts import Artefact
-from harness.cells import unofficial
+from harness.cells import deviation, unofficial
 from harness.claims import counted
 from harness.plan import Plan
 
@@ -44,7 +44,7 @@ def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
         "artefact": artefact,
         "parts": parts,
         "n": table.n.dropna().max(),
-        "seeds": table.seeds.max(),
+        "deviation": deviation(table),
     }
 
 
