@@ -81,10 +81,11 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
         lines.append("† the checkpoint was selected on test data, as in the papers.")
     if (table.failed_checks != "").any():
         lines += ["‡ a trust check of this model failed:"]
-        doubted = table[table.failed_checks != ""].groupby("label", sort=False).failed_checks
-        for label, names in doubted:
-            every = dict.fromkeys(name for joined in names for name in joined.split("; "))
-            lines.append(f"- {label}: {'; '.join(every)}")
+        places = [key for key in ("dataset", "network") if table[key].nunique() > 1]
+        doubted = table[table.failed_checks != ""].groupby([*places, "label"], sort=False)
+        for (*place, label), part in doubted:
+            every = dict.fromkeys("; ".join(part.failed_checks).split("; "))
+            lines.append(f"- {', '.join([label, *place])}: {'; '.join(every)}")
     return "\n".join(lines) + "\n"
 
 

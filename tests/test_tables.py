@@ -133,6 +133,17 @@ def test_what_stands_behind_a_deviation(table, seeds, words):
     assert f"(published){', ' if words else ''}{words}; n = 60" in markdown(both, artefact, "")
 
 
+def test_a_failed_check_says_where(table):
+    artefact, found = table
+    sound = found.assign(failed_checks="")
+    assert "‡" not in markdown(sound, artefact, "")
+    one = found[found.method == "at"].assign(dataset="svhn", failed_checks="a check; another")
+    text = markdown(pd.concat([sound, one]), artefact, "")
+    assert [line for line in text.splitlines() if line.startswith("- ")] == [
+        "- AT, svhn: a check; another"
+    ]
+
+
 def test_numbers_selected_on_test_data_carry_a_dagger(table):
     artefact, found = table
     text = markdown(found, artefact, "a notice")
