@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.columns import Formula
+from harness.errors import unknown
 
 VARIANT = "~"  # base~label~label: a method with the fields that an axis changes
 
@@ -73,3 +74,13 @@ def only(entry: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:
 
     shown = {key: kept(value) for key, value in entry.get("show", {}).items()}
     return {**entry, "methods": kept(entry.get("methods", [])), "show": shown}
+
+
+def seed_count(entry: Mapping[str, Any], dataset: str) -> int:
+    """How many seeds an artefact's entry asks for, on all its data sets or on each."""
+    wanted = entry.get("seeds", 1)
+    if not isinstance(wanted, Mapping):
+        return wanted
+    for name in wanted.keys() - set(entry["datasets"]):
+        raise unknown("data set", name, entry["datasets"], f"the seeds of {entry['title']!r}")
+    return wanted.get(dataset, 1)

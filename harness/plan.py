@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from harness.artefacts import VARIANT, Artefact, Cell, Panel, Row, only
+from harness.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count
 from harness.build import DEFAULT_PRESET, Builder, registry
 from harness.columns import PROTOCOLS, Columns, Formula
 from harness.config import merged, read_grid, read_scale
@@ -174,24 +174,13 @@ class Plan:
                 network,
                 tuple(
                     self.train_run(method, dataset, network, seed, entry.get("watch")).id
-                    for seed in self._seeds(entry, dataset)
+                    for seed in self.scale["seeds"][: seed_count(entry, dataset)]
                 ),
             )
             for dataset, network in product(entry["datasets"], entry["networks"])
             for panel in self._panels(entry)
             for method in panel.methods
         ]
-
-    def _seeds(self, entry: Mapping[str, Any], dataset: str) -> list[int]:
-        """As many of the scale's seeds as an artefact asks for, on all its sets or on each."""
-        wanted = entry.get("seeds", 1)
-        if isinstance(wanted, Mapping):
-            for name in wanted.keys() - set(entry["datasets"]):
-                raise unknown(
-                    "data set", name, entry["datasets"], f"the seeds of {entry['title']!r}"
-                )
-            wanted = wanted.get(dataset, 1)
-        return self.scale["seeds"][:wanted]
 
     def _panels(self, entry: Mapping[str, Any]) -> list[Panel]:
         """One for each variation; the methods that are listed plainly lead the first."""
