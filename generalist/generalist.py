@@ -11,12 +11,22 @@ keeps the papers' proportions; redistribution then happens at the step nearest t
 `parallel` runs each learner in a process of its own (generalist/parallel.py): the same weights, sooner.
 
 The authors' code differs from their text; each difference is a field, and the preset `released` in
-config/grid.yaml sets them all: the final gamma, `shared_lr`, `redistribution`, `average` (warm-up of
-a'), each learner's `average`, and the learners' eps, step and schedule.
+config/presets.yaml sets them all: the final gamma, `shared_lr`, `redistribution`, `clock`, `average`
+(warm-up of a'), each learner's `average`, and the learners' eps, step and schedule.
+
+A redistribution happens just before the next step, not just after the last one: no weight differs, and
+between the two the learners can be looked at as they were "before being re-initialized" (Zipper C.1).
+Each learner draws from the random stream that it would have alone, so until the first redistribution AT
+inside Generalist is the run `at`, bit by bit. Learners thus share their random numbers, as they share
+their minibatches.
 
 Certain: the updates of Algorithm 1 and 2, t' = 75, c = 5, a' = 0.999, gamma = (1, 1, 1, 0), b = 0.5.
-Guesses: where neither text nor code says, optimizer momentum survives a redistribution, and a learner's
-own weight average is overwritten too (else it would pull the mixture back to before it).
+In the released code the optimizer's state and each learner's own weight average survive a
+redistribution, which overwrites the raw learners only; the texts say nothing of either.
+Guess: `text` mixes raw learners. CVPR A.1 can also be read as averaged base learners ("piecewise linear
+learning rate strategy for performing weight averaging in base-learners"): that reading is the row
+`generalist_d_nt_linf_averaged`. With other budgets than 120 epochs, t', c and gamma's breakpoints stay
+shares of the run.
 """
 
 from __future__ import annotations
@@ -34,6 +44,8 @@ from harness.learner import Average, Learner, Single
 from harness.weights import copy_into, mix_into
 
 REDISTRIBUTIONS = ("once", "throughout")
+OVERWRITTEN = ("learners", "averages")
+CLOCKS = ("step", "epoch")
 _EPOCHS = 120  # of the papers: what their code does for an epoch, we do for a 120th of a run
 _TASKS = {"nt": "nt", "at": "linf", "at_l2": "l2"}  # a learner's slug -> its task in the papers
 
@@ -47,10 +59,13 @@ class Generalist:
     c: Fraction = Fraction(5, 120)  # a share of the epochs
     average: Average = field(default_factory=Average)  # a'; decay 0 is "without EMA"
     redistribution: str = "once"  # per period, or throughout the period's last epoch (released)
+    overwrites: str = "learners"  # or their own weight averages as well
+    clock: str = "step"  # of learning rates and gamma; or constant within an epoch (released)
     shared_lr: bool = False  # every learner steps with the first one's learning rate (released)
     parallel: bool | None = None  # one process per learner
 
-    REVISION: ClassVar[int] = 1
+    # 2: learners draw from the stream that they have alone; their averages survive a redistribution
+    REVISION: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if len(self.learners) < 2:
@@ -65,8 +80,13 @@ class Generalist:
             )
         if not 0 <= self.t_prime <= 1:
             raise expected("t' as a share of the epochs", self.t_prime, "write t_prime: 75/120")
-        if self.redistribution not in REDISTRIBUTIONS:
-            raise unknown("redistribution", self.redistribution, REDISTRIBUTIONS, "generalist")
+        for name, known in (
+            ("redistribution", REDISTRIBUTIONS),
+            ("overwrites", OVERWRITTEN),
+            ("clock", CLOCKS),
+        ):
+            if getattr(self, name) not in known:
+                raise unknown(name, getattr(self, name), known, "generalist")
 
     @property
     def slug(self) -> str:
@@ -93,18 +113,38 @@ class Generalist:
             return ParallelTraining(self, lab)
         return GeneralistTraining(self, lab)
 
-    def weights_at(self, clock: Clock) -> tuple[float, ...]:
-        return weights_at(self.gamma, self.shares, clock.progress)
+    def progress(self, clock: Clock) -> float:
+        """The share of the run by which learning rates and gamma go."""
+        return (
+            clock.progress
+            if self.clock == "step"
+            else self._epoch(clock.steps_done + 1, clock) / _EPOCHS
+        )
 
-    def redistributes_after(self, clock: Clock) -> bool:
-        """B(t, t', c): is `clock`'s step the last one before a redistribution?"""
-        done = clock.steps_done + 1
-        every = self.c * clock.steps_in_all
+    def weights_at(self, clock: Clock) -> tuple[float, ...]:
+        return weights_at(self.gamma, self.shares, self.progress(clock))
+
+    def rates_at(self, clock: Clock) -> list[float]:
+        """Each learner's learning rate."""
+        singles = self.learners[:1] * len(self.learners) if self.shared_lr else self.learners
+        return [single.optim.rate(self.progress(clock)) for single in singles]
+
+    def redistributes_before(self, clock: Clock) -> bool:
+        """B(t, t', c): are the learners overwritten before `clock`'s step?"""
+        done = clock.steps_done
+        if done == 0:
+            return False
         if self.redistribution == "once":
+            every = self.c * clock.steps_in_all
             nearest = round(round(done / every) * every)  # the multiple of c, as a whole step
             return done == nearest and done >= self.t_prime * clock.steps_in_all
-        epoch = -(-done * _EPOCHS // clock.steps_in_all)
+        epoch = self._epoch(done, clock)
         return epoch % max(1, round(self.c * _EPOCHS)) == 0 and epoch >= self.t_prime * _EPOCHS
+
+    @staticmethod
+    def _epoch(step: int, clock: Clock) -> int:
+        """The papers' epoch that a step lies in; both are counted from 1."""
+        return -(-step * _EPOCHS // clock.steps_in_all)
 
 
 class GeneralistTraining:
@@ -121,28 +161,27 @@ class GeneralistTraining:
         return dict(zip(slugs, (own.deployed() for own in self.learners), strict=True))
 
     def _start(self, lab: Lab) -> list[Any]:
-        return [single.start(lab, role(n)) for n, single in enumerate(self.generalist.learners)]
+        return [single.start(lab) for single in self.generalist.learners]
 
     def step(self, batch: Batch, clock: Clock) -> Mapping[str, float]:
-        singles = self.generalist.learners
-        lr = singles[0].optim.lr_at(clock) if self.generalist.shared_lr else None
-        losses = self._losses(batch, clock, lr)
+        if self.generalist.redistributes_before(clock):
+            self._redistribute()
+        losses = self._losses(batch, clock, self.generalist.rates_at(clock))
         weights = self.generalist.weights_at(clock)
         sources = [learner.deployed() for learner in self.learners]
         mix_into(self.theta_g, sources, weights, self.generalist.average.decay_at(clock.steps_done))
-        if self.generalist.redistributes_after(clock):
-            self._redistribute()
-        names = [single.slug for single in singles]
+        names = [single.slug for single in self.generalist.learners]
         told = {f"loss_{name}": loss for name, loss in zip(names, losses, strict=True)}
         return told | {f"gamma_{name}": share for name, share in zip(names, weights, strict=True)}
 
-    def _losses(self, batch: Batch, clock: Clock, lr: float | None) -> list[float]:
+    def _losses(self, batch: Batch, clock: Clock, rates: list[float]) -> list[float]:
         """One step of every learner."""
-        return [learner.step(batch, clock, lr)["loss"] for learner in self.learners]
+        pairs = zip(self.learners, rates, strict=True)
+        return [learner.step(batch, clock, lr)["loss"] for learner, lr in pairs]
 
     def _redistribute(self) -> None:
         for learner in self.learners:
-            overwrite(learner, self.theta_g)
+            overwrite(learner, self.theta_g, self.generalist.overwrites)
 
     def deployed(self) -> torch.nn.Module:
         return self.theta_g
@@ -159,12 +198,7 @@ class GeneralistTraining:
         self.theta_g.load_state_dict(state["global"])
 
 
-def role(number: int) -> str:
-    """A random stream per learner: the draws do not depend on who goes first, or where."""
-    return f"learner{number}"
-
-
-def overwrite(learner: Learner, theta_g: torch.nn.Module) -> None:
+def overwrite(learner: Learner, theta_g: torch.nn.Module, what: str) -> None:
     copy_into(learner.model, theta_g)
-    if learner.averaged is not None:
+    if learner.averaged is not None and what == "averages":
         copy_into(learner.averaged, theta_g)

@@ -39,7 +39,7 @@ from harness.device import autocast, set_up
 from harness.errors import UserError, expected
 from harness.lazy import torch
 from harness.learner import Learner
-from harness.weights import copy_into, tensors
+from harness.weights import tensors
 
 HOST = "127.0.0.1"
 PATIENCE = "GENERALIST_PATIENCE"
@@ -62,8 +62,9 @@ class ParallelTraining(GeneralistTraining):
         first, *others = super()._start(lab)
         size, store = 1 + len(others), TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
         lines = Lines(0, size, lab.device)
+        what = self.generalist.overwrites
         remotes = [
-            Remote(learner, lines, Lines(rank, size, lab.device), store.port, lab.amp)
+            Remote(learner, lines, Lines(rank, size, lab.device), store.port, lab.amp, what)
             for rank, learner in enumerate(others, 1)
         ]
         for remote in remotes:
@@ -71,15 +72,16 @@ class ParallelTraining(GeneralistTraining):
         lines.connect(store)
         return [first, *remotes]
 
-    def _losses(self, batch: Batch, clock: Clock, lr: float | None) -> list[float]:
+    def _losses(self, batch: Batch, clock: Clock, rates: list[float]) -> list[float]:
         first, *remotes = self.learners
-        for remote in remotes:
+        for remote, lr in zip(remotes, rates[1:], strict=True):
             remote.ask("step", batch, clock, lr)
-        return [first.step(batch, clock, lr)["loss"], *[remote.stepped() for remote in remotes]]
+        loss = first.step(batch, clock, rates[0])["loss"]
+        return [loss, *[remote.stepped() for remote in remotes]]
 
     def _redistribute(self) -> None:
         first, *remotes = self.learners
-        overwrite(first, self.theta_g)
+        overwrite(first, self.theta_g, self.generalist.overwrites)
         for remote in remotes:
             remote.overwrite(self.theta_g)
 
@@ -119,13 +121,15 @@ class Lines:
 class Remote:
     """A learner that lives in a process of its own, as the training process sees it."""
 
-    def __init__(self, learner: Learner, lines: Lines, theirs: Lines, port: int, amp: bool) -> None:
+    def __init__(
+        self, learner: Learner, lines: Lines, theirs: Lines, port: int, amp: bool, overwrites: str
+    ) -> None:
         self.slug, self.lines, self.rank = learner.single.slug, lines, theirs.rank
         self.seen = learner.deployed()  # its weights, as of the last step
         context = get_context("spawn")  # a forked process could not use CUDA
         self.pipe, other = context.Pipe()
         compiled = learner.model._compiled_call_impl is not None  # pickling would lose it
-        arguments = (other, theirs, port, torch.get_num_threads(), amp, compiled)
+        arguments = (other, theirs, port, torch.get_num_threads(), amp, compiled, overwrites)
         self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         other.close()  # so that its end is noticed here
@@ -182,7 +186,6 @@ class Remote:
         self.ask("overwrite")
         with self._travelling():
             self.lines.send(theta_g, self.rank)
-        copy_into(self.seen, theta_g)
 
     @contextmanager
     def _travelling(self) -> Iterator[None]:
@@ -226,6 +229,7 @@ def work(
     threads: int,
     amp: bool,
     compiled: bool,
+    overwrites: str,
 ) -> None:
     """The life of a learner's process: do what the training process asks, until it is gone."""
     from torch.distributed import TCPStore
@@ -251,7 +255,7 @@ def work(
         what, *about = unpacked(message, lines.device)
         if what == "overwrite":
             lines.receive(own.model, 0)
-            overwrite(own, own.model)
+            overwrite(own, own.model, overwrites)
             continue
         try:
             with autocast(lines.device, amp):

@@ -88,8 +88,11 @@ class Optim:
             model.parameters(), momentum=self.momentum, nesterov=self.nesterov, **settings
         )
 
+    def rate(self, progress: float) -> float:
+        return self.lr * self.schedule.factor(progress)
+
     def lr_at(self, clock: Clock) -> float:
-        return self.lr * self.schedule.factor(clock.progress)
+        return self.rate(clock.progress)
 
 
 @dataclass(frozen=True)

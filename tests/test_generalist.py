@@ -19,8 +19,8 @@ NATURAL = Single(NT(), Optim(lr=0.1, weight_decay=5e-4))
 NEVER = Fraction(2)
 
 
-def trained(method, lab, batch, role=None):
-    training = method.start(lab) if role is None else method.start(lab, role)
+def trained(method, lab, batch):
+    training = method.start(lab)
     for clock in clocks():
         training.step(batch, clock)
     return training
@@ -31,7 +31,7 @@ def test_all_weight_on_one_learner_is_that_learners_average(gamma, number, lab, 
     pair, decay = (ROBUST, NATURAL), Average(0.9)
     generalist = Generalist(pair, gamma=gamma, c=NEVER, average=decay)
     alone = dataclasses.replace(pair[number], average=decay)
-    expected = trained(alone, lab, batch, f"learner{number}").deployed()
+    expected = trained(alone, lab, batch).deployed()
     assert torch.equal(weights(trained(generalist, lab, batch).deployed()), weights(expected))
 
 
@@ -52,20 +52,92 @@ def test_equal_learners_are_single_training_with_an_average(lab, batch):
 def test_no_redistribution_leaves_the_learners_alone(lab, batch):
     generalist = trained(Generalist((ROBUST, NATURAL), c=NEVER), lab, batch)
     for number, single in enumerate((ROBUST, NATURAL)):
-        alone = trained(single, lab, batch, f"learner{number}")
+        alone = trained(single, lab, batch)
         assert torch.equal(weights(generalist.learners[number].model), weights(alone.model))
 
 
-def test_redistribution_overwrites_learners_and_their_averages(lab, batch):
+@pytest.mark.parametrize("overwrites", ["learners", "averages"])
+def test_what_a_redistribution_overwrites(overwrites, lab, batch):
     averaged = dataclasses.replace(ROBUST, average=Average(0.9))
-    generalist = Generalist((averaged, NATURAL), t_prime=Fraction(0), c=Fraction(1, 4))
+    generalist = Generalist(
+        (averaged, NATURAL), t_prime=Fraction(0), c=Fraction(1, 4), overwrites=overwrites
+    )
     training = generalist.start(lab)
     for clock in clocks()[:3]:
         training.step(batch, clock)
-    for learner in training.learners:
+    average = weights(training.learners[0].averaged)
+    before = [weights(learner.model) for learner in training.learners]
+    training._redistribute()
+    for learner, old in zip(training.learners, before, strict=True):
+        assert not torch.equal(old, weights(training.theta_g))
         assert torch.equal(weights(learner.model), weights(training.theta_g))
-        assert torch.equal(weights(learner.deployed()), weights(training.theta_g))
         assert learner.optimizer.state  # momentum survives
+    kept = torch.equal(weights(training.learners[0].averaged), average)
+    assert kept == (overwrites == "learners")
+
+
+def test_until_t_prime_the_learners_are_the_baselines_own_trainings(lab, batch):
+    """Whatever their place in the list, and with a third one beside them."""
+    lists = [(ROBUST, NATURAL), (NATURAL, ROBUST), (ROBUST_2, NATURAL, ROBUST)]
+    for learners in lists:
+        shares = {2: (1.0,), 3: (0.5, 0.5)}[len(learners)]
+        training = Generalist(learners, shares=shares).start(lab)
+        alone = [single.start(lab) for single in learners]
+        for clock in clocks(24, 1)[:15]:  # t' is 15 of 24
+            training.step(batch, clock)
+            for learner in alone:
+                learner.step(batch, clock)
+        for learner, other in zip(training.learners, alone, strict=True):
+            assert torch.equal(weights(learner.model), weights(other.model))
+
+
+def test_learners_are_overwritten_before_the_next_step_and_can_be_seen_until_then(lab, batch):
+    generalist = Generalist((ROBUST, NATURAL), t_prime=Fraction(0), c=Fraction(1, 4))
+    training = generalist.start(lab)
+    for clock in clocks()[:3]:
+        training.step(batch, clock)
+    one, other = (weights(network) for network in training.networks().values())
+    assert not torch.equal(one, other)  # though a redistribution is due
+    assert generalist.redistributes_before(clocks()[3])
+
+
+def test_the_released_method_from_its_loop(lab, batch):
+    """The authors' loop, written plainly: one epoch clock, averages that survive, every minibatch."""
+    average = Average(0.9, warmup=True)
+    learners = [dataclasses.replace(single, average=average) for single in (ROBUST, NATURAL)]
+    method = Generalist(
+        tuple(learners),
+        gamma=(1, 1, 1, 0.4),
+        average=average,
+        redistribution="throughout",
+        clock="epoch",
+        shared_lr=True,
+    )
+    exact = dataclasses.replace(lab, new_model=lambda: lab.new_model().double())
+    batch = dataclasses.replace(batch, x=batch.x.double())
+    training = method.start(exact)
+    raw = [single.start(exact) for single in (ROBUST, NATURAL)]
+    averages, theta_g = [exact.new_model() for _ in raw], exact.new_model()
+    for epoch in range(1, 121):  # of one minibatch
+        clock, decay = Clock(epoch - 1, 0, 120, 1), min(0.9, epoch / (epoch + 9))
+        training.step(batch, clock)
+        gamma = gamma_at((1, 1, 1, 0.4), epoch / 120)
+        for learner, average in zip(raw, averages, strict=True):
+            learner.step(batch, clock, 0.05 * ROBUST.optim.schedule.factor(epoch / 120))
+            assign(average, decay * weights(average) + (1 - decay) * weights(learner.model))
+        mixed = gamma * weights(averages[0]) + (1 - gamma) * weights(averages[1])
+        assign(theta_g, decay * weights(theta_g) + (1 - decay) * mixed)
+        if epoch >= 75 and epoch % 5 == 0:
+            for learner in raw:
+                assign(learner.model, weights(theta_g))
+    torch.testing.assert_close(weights(training.theta_g), weights(theta_g), rtol=0, atol=1e-9)
+
+
+def assign(network: torch.nn.Module, values: torch.Tensor) -> None:
+    """The counterpart of `weights`."""
+    own = [t for t in network.state_dict().values() if t.is_floating_point()]
+    for tensor, part in zip(own, values.split([t.numel() for t in own]), strict=True):
+        tensor.copy_(part.view_as(tensor))
 
 
 def test_without_ema_the_global_learner_is_the_mixture(lab, batch):
@@ -96,31 +168,33 @@ def test_before_gamma_falls_the_other_learners_leave_nothing_but_momentum(moment
 def redistributions(generalist: Generalist, epochs: int, steps: int) -> list[int]:
     done = []
     for clock in clocks(epochs, steps):
-        if generalist.redistributes_after(clock):
-            done.append(clock.steps_done + 1)
+        if generalist.redistributes_before(clock):
+            done.append(clock.steps_done)
     return done
 
 
 def test_the_text_redistributes_at_the_end_of_every_fifth_epoch_from_75():
     found = redistributions(Generalist((ROBUST, NATURAL)), epochs=120, steps=4)
-    assert found == [4 * epoch for epoch in range(75, 121, 5)]
+    assert found == [4 * epoch for epoch in range(75, 120, 5)]  # at 120 nothing comes after it
 
 
 def test_the_released_code_does_so_after_every_minibatch_of_those_epochs():
     released = Generalist((ROBUST, NATURAL), redistribution="throughout")
     found = redistributions(released, epochs=120, steps=4)
-    assert found == [4 * (epoch - 1) + step for epoch in range(75, 121, 5) for step in (1, 2, 3, 4)]
+    ends = [4 * (epoch - 1) + step for epoch in range(75, 121, 5) for step in (1, 2, 3, 4)]
+    assert found == ends[:-1]  # after the very last step nothing comes
 
 
 def test_a_smaller_budget_keeps_the_proportions():
     found = redistributions(Generalist((ROBUST, NATURAL)), epochs=16, steps=19)
-    assert len(found) == 10
+    assert len(found) == 9
     assert found[0] == 190
-    assert found[-1] == 304
+    assert found[-1] == 291
     released = Generalist((ROBUST, NATURAL), redistribution="throughout")
     # of 24 epochs a fifth of each, from the 15th on
     found = redistributions(released, epochs=24, steps=125)
-    assert found == [step for end in range(1875, 3001, 125) for step in range(end - 24, end + 1)]
+    ends = [step for end in range(1875, 3001, 125) for step in range(end - 24, end + 1)]
+    assert found == ends[:-1]
 
 
 def test_gamma_is_piecewise_linear_over_thirds():
@@ -156,6 +230,8 @@ def test_presets(plan):
     assert released.method.gamma == (1, 1, 1, 0.4)
     assert released.method.redistribution == "throughout"
     assert released.method.shared_lr
+    assert (text.method.clock, released.method.clock) == ("step", "epoch")
+    assert released.method.overwrites == "learners"
     assert released.method.average.warmup
     assert all(learner.average.warmup for learner in released.method.learners)
     assert released.method.learners[0].objective.threat.ball.eps == Fraction("0.14")
@@ -186,6 +262,8 @@ def test_names_are_the_papers(learners, slug):
         ({"shares": (0.5, 0.5)}, "1 shares"),
         ({"t_prime": Fraction(75)}, "share of the epochs"),
         ({"redistribution": "onse"}, "did you mean 'once'"),
+        ({"overwrites": "average"}, "did you mean 'averages'"),
+        ({"clock": "epochs"}, "did you mean 'epoch'"),
         ({"learners": (ROBUST,)}, "two learners"),
     ],
 )
