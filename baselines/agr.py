@@ -1,13 +1,16 @@
 """Adaptive gradient reconstruction (AGR): Tong et al., 2024.
 
-Plain AT until 155/200 of the run. From then on, for each parameter tensor, with g_c the gradient of
-CE(f(x), y), g_a that of CE(f(x'), y) and s = cos(g_a, g_c):
+AT until 155/200 of the run, in which the clean images too pass through BatchNorm. From then on, for
+each parameter tensor, with g_c the gradient of CE(f(x), y), g_a that of CE(f(x'), y) and s =
+cos(g_a, g_c):
     s <= 0:  g = g_a - <g_a, g_c> / |g_c|^2 g_c        (the part of g_a that does not hurt g_c)
     s > 0:   g = s g_c + (1 - s) g_a
-then |g| is clipped to 0.1 per tensor; SGD adds the weight decay after that.
+then |g| is clipped to 0.1 per tensor; SGD adds the weight decay after that. x is forwarded before
+x'. x' is PGD whose iterates stay in the ball but may leave the box, up to the last one.
 
-Certain: both cases, the clipping, the start at 155 of 200 (read in the released code).
-Guess: the same share of the budget in the unified recipe. x and x' are forwarded separately.
+Certain: both cases, the clipping, the start at 155 of 200, order of forward passes, the attack
+(read in the released code).
+Guess: the same share of the budget in the unified recipe.
 """
 
 from __future__ import annotations
@@ -18,11 +21,46 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from baselines.at import AT, norm_slug
-from harness.attacks import PGD, Threat, perturb
+from harness.attacks import Threat, input_gradient, perturb
+from harness.balls import Ball, project, random_point, steepest
 from harness.contracts import Batch, Clock, Lab
 from harness.lazy import torch
 from harness.learner import Average, Optim, Single, finite
-from harness.losses import cross_entropy
+from harness.losses import climb_cross_entropy, cross_entropy
+
+
+@dataclass(frozen=True)
+class UnboxedPGD:
+    """PGD that looks beyond the box; only its answer is clipped."""
+
+    threat: Threat
+
+    @property
+    def balls(self) -> tuple[Ball, ...]:
+        return (self.threat.ball,)
+
+    @property
+    def slug(self) -> str:
+        return f"unboxed_pgd{self.threat.steps}_{self.threat.norm}"
+
+    def __call__(
+        self,
+        model: torch.nn.Module,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        ball, step, climb = (
+            self.threat.ball,
+            float(self.threat.step),
+            climb_cross_entropy(model, x, y),
+        )
+        now = random_point(ball.norm, x, ball.radius, generator)
+        for _ in range(self.threat.steps):
+            moved = now + step * steepest(ball.norm, input_gradient(model, now, climb))
+            now = x + project(ball.norm, moved - x, ball.radius)
+        return now.clamp(0, 1)
 
 
 @dataclass(frozen=True)
@@ -33,7 +71,8 @@ class AGR:
     begin: Fraction = Fraction(155, 200)
     clip: float = 0.1
 
-    REVISION: ClassVar[int] = 1
+    # 2: clean images always pass through BatchNorm, and first; iterates may leave the box
+    REVISION: ClassVar[int] = 2
 
     @property
     def slug(self) -> str:
@@ -49,22 +88,24 @@ class AGRTraining:
         self.learner = Single(AT(agr.threat), agr.optim, agr.average).start(lab)
 
     def step(self, batch: Batch, clock: Clock) -> Mapping[str, float]:
-        if clock.progress < float(self.agr.begin):
-            return self.learner.step(batch, clock)
         model, generator = self.learner.model.train(), self.learner.generator
-        attack = PGD.of(self.agr.threat)
+        attack = UnboxedPGD(self.agr.threat)
         adversarial = perturb(attack, model, batch.x, batch.y, generator=generator)
+        begun = clock.progress >= float(self.agr.begin)
         parameters = list(model.parameters())
-        losses, gradients = [], []
-        for images in (adversarial, batch.x):
-            loss = cross_entropy(model(images), batch.y).mean()
-            losses.append(finite(loss, clock, self.agr.slug))
-            gradients.append(torch.autograd.grad(loss, parameters))
-        for parameter, robust, natural in zip(parameters, *gradients, strict=True):
-            parameter.grad = clipped(reconstructed(robust, natural), self.agr.clip)
+        with torch.set_grad_enabled(begun):
+            natural = cross_entropy(model(batch.x), batch.y).mean()
+        robust = cross_entropy(model(adversarial), batch.y).mean()
+        value = finite(robust, clock, self.agr.slug)
+        gradients = torch.autograd.grad(robust, parameters)
+        if begun:
+            pairs = zip(gradients, torch.autograd.grad(natural, parameters), strict=True)
+            gradients = tuple(clipped(reconstructed(a, c), self.agr.clip) for a, c in pairs)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
         lr = self.agr.optim.lr_at(clock)
         self.learner.apply(clock, lr)
-        return {"loss": losses[0], "lr": lr}
+        return {"loss": value, "lr": lr}
 
     def deployed(self) -> torch.nn.Module:
         return self.learner.deployed()

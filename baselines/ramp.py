@@ -1,14 +1,16 @@
 """RAMP: Jiang & Singh, NeurIPS 2024 (arXiv 2402.06827), Algorithm 1 and 2. Generalist++'s text names
 it where its tables print RMC; here it is an extra row.
 
-Per batch, APGD in both norms q, r: x_q, x_r. Loss: CE on the per-example worse of the two, plus
-lam * mean of KL(p(x_q) || p(x_r)) over the examples that are right under q. Per epoch, gradient
+Per batch, APGD in both norms q, r: x_q, x_r. Loss: CE on the per-example worse of the two, judged
+by the attacks' own losses in eval mode, plus lam * mean of KL(p(x_q) || p(x_r)) over the examples
+that are right under q; x_r, x_q and the worse ones are forwarded in turn. Per epoch, gradient
 projection: a natural epoch from the same start gives g_N, the robust epoch g_A (both differences of
-weights), and per tensor  W = W_0 + (1 - beta) g_A + beta max(cos(g_A, g_N), 0) g_N.
+weights), and per tensor W = W_0 + (1 - beta) g_A + beta max(cos(g_A, g_N), 0) g_N, BatchNorm's
+running statistics included.
 
-Certain: both parts, lam = 5, beta = 0.5. Guesses: the natural epoch uses the same optimizer settings
-and its own momentum; BatchNorm's statistics are the robust network's; the official weight decay
-and schedule (E-AT's).
+Certain: both parts, how the worse one is chosen, the order of forward passes, what is projected,
+lam = 5, beta = 0.5. Guesses: the natural epoch uses the same optimizer settings and its own
+momentum; the official weight decay and schedule (E-AT's).
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from baselines.nt import NT
-from harness.apgd import APGD
-from harness.attacks import Threat, perturb
+from harness.apgd import APGD, searched
+from harness.attacks import Threat
 from harness.contracts import Batch, Clock, Lab
 from harness.lazy import torch
 from harness.learner import Optim, Single
 from harness.losses import cross_entropy, kl
-from harness.weights import copy_into
+from harness.weights import copy_into, tensors
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,14 @@ class LogitPairing:
     def __call__(
         self, model: torch.nn.Module, batch: Batch, clock: Clock, generator: torch.Generator
     ) -> torch.Tensor:
-        x_q, x_r = (
-            perturb(APGD(t.ball, t.steps), model, batch.x, batch.y, generator=generator)
+        by_q, by_r = (
+            searched(APGD(t.ball, t.steps), model, batch.x, batch.y, generator)
             for t in self.threats
         )
-        q, r = model(x_q), model(x_r)
-        worse = torch.maximum(cross_entropy(q, batch.y), cross_entropy(r, batch.y)).mean()
+        wide = (-1, *[1] * (batch.x.dim() - 1))
+        x_worse = torch.where((by_q.loss > by_r.loss).view(wide), by_q.best, by_r.best)
+        r, q = model(by_r.best), model(by_q.best)
+        worse = cross_entropy(model(x_worse), batch.y).mean()
         right = q.argmax(dim=1) == batch.y
         pairing = (kl(q, r) * right).sum() / right.sum().clamp_min(1)
         return worse + self.lam * pairing
@@ -59,7 +63,7 @@ class RAMP:
     lam: float = 5.0
     beta: float = 0.5
 
-    REVISION: ClassVar[int] = 1
+    REVISION: ClassVar[int] = 2  # 2: the worse example, APGD and projection of the released code
     NEEDS_WHOLE_BATCH: ClassVar[str] = "averages over those who are right"
 
     @property
@@ -92,7 +96,7 @@ class RAMPTraining:
     def _project(self) -> None:
         models = (self.origin, self.robust.model, self.natural.model)
         with torch.no_grad():
-            for origin, robust, natural in zip(*(m.parameters() for m in models), strict=True):
+            for origin, robust, natural in zip(*(tensors(m) for m in models), strict=True):
                 robust.copy_(projected(origin, robust - origin, natural - origin, self.ramp.beta))
 
     def deployed(self) -> torch.nn.Module:

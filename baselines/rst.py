@@ -1,9 +1,10 @@
 """Robust self-training (RST): Raghunathan, Xie, Yang, Duchi, Liang, ICML 2020 (arXiv 2002.10716).
 
-With labelled data only, as the papers ran it: L = (1 - b) CE(f(x), y) + b CE(f(x'), y), b = 1/2, x' by
-PGD from x plus a little Gaussian noise; the adversarial forward pass comes first, which matters to
-BatchNorm's running statistics alone. Algebraically this is half-half AT; what sets RST apart without
-unlabelled data is the start of the attack and, in the official recipe, its schedule.
+With labelled data only, as the papers ran it: L = (1 - b) CE(f(x), y) + b CE(f(x'), y), b = 1/2, x'
+by PGD from x plus a little Gaussian noise, not clipped to the box; the adversarial forward pass
+comes first, which matters to BatchNorm's running statistics alone. Algebraically this is half-half
+AT; what sets RST apart without unlabelled data is the start of the attack and, in the official
+recipe, its schedule.
 
 Certain: the loss and the order. Guess: that CVPR 2023 ran it with b = 1/2 in the unified recipe.
 """
@@ -25,7 +26,7 @@ class RST:
     threat: Threat
     b: float = 0.5
 
-    REVISION: ClassVar[int] = 1
+    REVISION: ClassVar[int] = 2  # 2: start not clipped
 
     @property
     def slug(self) -> str:
@@ -34,7 +35,7 @@ class RST:
     def __call__(
         self, model: torch.nn.Module, batch: Batch, clock: Clock, generator: torch.Generator
     ) -> torch.Tensor:
-        attack = PGD.of(self.threat, start="normal")
+        attack = PGD.of(self.threat, start="normal_unclipped")
         adversarial = perturb(attack, model, batch.x, batch.y, generator=generator)
         robust = cross_entropy(model(adversarial), batch.y).mean()
         natural = cross_entropy(model(batch.x), batch.y).mean()

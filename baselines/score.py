@@ -2,7 +2,7 @@
 
 d(p, q) = sum_k (p_k - q_k)^2 between softmax outputs, K classes, onehot(y) the label.
 Variant B (TRADES-like, our default): x' maximises d(p(x'), p(x)) from x plus a little noise;
-    l = d(p(x), onehot) + lam d(p(x'), p(x)), with p(x) not detached in the loss.
+    l = d(p(x), onehot) + lam d(p(x'), p(x)), with p(x) not detached in the loss; x' is forwarded first.
 Variant A (PGD-AT-like): x' maximises d(p(x'), onehot), crafted in train mode; l = d(p(x'), onehot).
 L = mean of max(l - b, 0), b = c^2 + c^2 / (K - 1); c = 0.3 and lam = 6 for B, c = 0.4 for A.
 
@@ -33,7 +33,7 @@ class SCORE:
     lam: float = 6.0
     c: float = 0.3
 
-    REVISION: ClassVar[int] = 1
+    REVISION: ClassVar[int] = 2  # 2: x' is forwarded first
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
@@ -55,7 +55,7 @@ class SCORE:
         else:
             attack = PGD.of(self.threat, start="normal", loss="squared_clean")
             adversarial = perturb(attack, model, x, y, generator=generator)
-            outputs, moved = model(x).softmax(dim=1), model(adversarial).softmax(dim=1)
+            moved, outputs = model(adversarial).softmax(dim=1), model(x).softmax(dim=1)
             natural = squared_distance(outputs, one_hot(y, outputs))
             loss = natural + self.lam * squared_distance(moved, outputs)
         return (loss - self.floor(outputs.shape[1])).relu().mean()

@@ -7,7 +7,7 @@ they were. Gradients are taken with respect to the image only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -16,9 +16,9 @@ from typing import ClassVar, Protocol
 from harness.balls import Ball, into, random_point, steepest
 from harness.errors import expected, unknown
 from harness.lazy import torch
-from harness.losses import CLIMBS
+from harness.losses import CLIMBS, Climb
 
-STARTS = ("uniform", "normal", "zero")
+STARTS = ("uniform", "normal", "normal_unclipped", "zero")
 _NORMAL_START_SIGMA = 0.001  # TRADES: at x' = x the gradient of KL is zero
 _TOLERANCE = 1e-5
 _TINY = 1e-12
@@ -157,13 +157,16 @@ def start_point(
 ) -> torch.Tensor:
     if start == "zero":
         return x.clone()
-    if start == "normal":
+    if start in ("normal", "normal_unclipped"):
         noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
-        return into(ball.norm, x, x + _NORMAL_START_SIGMA * noise, ball.radius)
+        moved = x + _NORMAL_START_SIGMA * noise
+        return moved if start == "normal_unclipped" else into(ball.norm, x, moved, ball.radius)
     return random_point(ball.norm, x, ball.radius, generator)
 
 
-def input_gradient(model: torch.nn.Module, x: torch.Tensor, climb) -> torch.Tensor:
+def input_gradient(
+    model: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, climb: Climb
+) -> torch.Tensor:
     """The gradient of the summed loss with respect to the image: examples stay independent."""
     x = x.detach().requires_grad_(True)
     with torch.enable_grad():

@@ -24,7 +24,7 @@ from baselines.ramp import RAMP, LogitPairing, projected
 from baselines.rmc import RMC
 from baselines.rst import RST
 from baselines.score import SCORE
-from harness.apgd import APGD
+from harness.apgd import APGD, _checkpoints
 from harness.attacks import PGD, Threat, perturb
 from harness.balls import Ball
 from harness.contracts import Clock
@@ -124,7 +124,7 @@ def test_mixup_weights_are_beta_distributed():
 def test_rst_is_half_half_from_another_start(batch, clock):
     found = RST(LINF)(fresh().train(), batch, clock, generator())
     model = fresh().train()
-    attack = PGD.of(LINF, start="normal")
+    attack = PGD.of(LINF, start="normal_unclipped")
     adversarial = perturb(attack, model, batch.x, batch.y, generator=generator())
     expected = (ce(model(adversarial), batch.y).mean() + ce(model(batch.x), batch.y).mean()) / 2
     torch.testing.assert_close(found, expected)
@@ -145,8 +145,8 @@ def test_squared_distance_by_hand():
 @pytest.mark.parametrize("variant", ["a", "b"])
 def test_score_from_its_formula(variant, batch, clock):
     score = SCORE(LINF, variant=variant, c=0.4 if variant == "a" else 0.3)
-    found = score(fresh().train(), batch, clock, generator())
-    model = fresh().train()
+    trained, model = fresh().train(), fresh().train()
+    found = score(trained, batch, clock, generator())
     onehot = torch.eye(10)[batch.y]
     if variant == "a":
         attack, mode = PGD.of(LINF, loss="squared_label"), "train"
@@ -155,10 +155,11 @@ def test_score_from_its_formula(variant, batch, clock):
     else:
         attack = PGD.of(LINF, start="normal", loss="squared_clean")
         x = perturb(attack, model, batch.x, batch.y, generator=generator())
-        p, q = model(batch.x).softmax(1), model(x).softmax(1)
+        q, p = model(x).softmax(1), model(batch.x).softmax(1)  # BatchNorm sees x' first
         loss = ((p - onehot) ** 2).sum(1) + 6 * ((q - p) ** 2).sum(1)
     b = score.c**2 * (1 + 1 / 9)
     torch.testing.assert_close(found, torch.clamp(loss - b, min=0).mean())
+    assert torch.equal(weights(trained), weights(model))  # running statistics included
 
 
 def test_score_teaches_nothing_below_its_floor(batch, clock):
@@ -183,33 +184,39 @@ def test_agr_gradients():
     assert torch.equal(clipped(robust * 1e-4, 0.1), robust * 1e-4)
 
 
-def test_agr_is_at_before_it_begins(lab, batch):
-    agr, at = AGR(LINF, OPTIM, begin=Fraction(1)).start(lab), Single(AT(LINF), OPTIM).start(lab)
-    for clock in clocks():
-        agr.step(batch, clock)
-        at.step(batch, clock)
-    assert torch.equal(weights(agr.deployed()), weights(at.deployed()))
+def unboxed(model, batch, threat, draws):
+    """PGD on l_inf written out: uniform start in the box, iterates in the ball, the box at the end."""
+    eps, step = threat.ball.radius, float(threat.step)
+    start = torch.rand(batch.x.shape, generator=draws, dtype=batch.x.dtype)
+    x = (batch.x + (2 * start - 1) * eps).clamp(0, 1)
+    for _ in range(threat.steps):
+        x.requires_grad_(True)
+        (gradient,) = torch.autograd.grad(ce(model(x), batch.y).sum(), x)
+        x = batch.x + (x.detach() + step * gradient.sign() - batch.x).clamp(-eps, eps)
+    assert x.min() < 0  # or this test would not see the difference
+    return x.clamp(0, 1)
 
 
-def test_agr_update_from_its_formula(lab, batch):
+@pytest.mark.parametrize("begin", [0, 1])
+def test_agr_update_from_its_formula(begin, lab, batch):
+    lab, batch = in_double(lab, batch)
     plain = dataclasses.replace(OPTIM, momentum=0.0, weight_decay=0.0)
-    training = AGR(LINF, plain, begin=Fraction(0)).start(lab)
+    training = AGR(LINF, plain, begin=Fraction(begin)).start(lab)
     training.step(batch, Clock(0, 0, 4, 3))
-    model = lab.new_model().train()
-    draws = lab.generator("learner")
-    x = perturb(PGD.of(LINF), model, batch.x, batch.y, generator=draws)
+    model = lab.new_model()
+    x = unboxed(model.eval(), batch, LINF, lab.generator("learner"))
+    model.train()
     pairs = []
-    for images in (x, batch.x):
+    for images in (batch.x, x):  # in this order through BatchNorm, before the start too
         model.zero_grad()
         ce(model(images), batch.y).mean().backward()
         pairs.append([p.grad.clone() for p in model.parameters()])
-    for parameter, found, a, c in zip(
-        model.parameters(), training.deployed().parameters(), *pairs, strict=True
-    ):
+    for parameter, c, a in zip(model.parameters(), *pairs, strict=True):
         s = (a * c).sum() / a.norm() / c.norm()
         g = a - (a * c).sum() / (c * c).sum() * c if s <= 0 else s * c + (1 - s) * a
-        g = g * min(1.0, float(0.1 / g.norm()))
-        torch.testing.assert_close(found, parameter - 0.05 * g, rtol=1e-4, atol=1e-6)
+        g = g * min(1.0, float(0.1 / g.norm())) if begin == 0 else a
+        parameter.data.sub_(0.05 * g)
+    torch.testing.assert_close(weights(training.deployed()), weights(model), rtol=1e-9, atol=1e-10)
 
 
 # PART and Grad-CAM ----------------------------------------------------------------------------
@@ -245,10 +252,46 @@ def test_gradcam_by_hand():
     assert torch.equal(gradcam(HandMade(), x), gradcam(HandMade(), x, predicted))
 
 
-def test_part_with_equal_radii_is_at(batch):
-    part = PART(LINF, low=Fraction(1), warmup=Fraction(0))
-    assert_same(part, AT(LINF), batch, LATE)
+def test_part_without_a_start_and_with_equal_radii_is_at(batch):
+    """Its start alone sets it apart: anywhere within eps, outside the box as well."""
+    model, eps = fresh().eval(), LINF.ball.radius
+    one_step = dataclasses.replace(LINF, steps=1)
+    noise = torch.rand(batch.x.shape, generator=generator())
+    start = (batch.x + (2 * noise - 1) * eps).requires_grad_(True)
+    assert start.min() < 0
+    (gradient,) = torch.autograd.grad(ce(model(start), batch.y).sum(), start)
+    moved = start.detach() + float(LINF.step) * gradient.sign() - batch.x
+    expected = (batch.x + moved.clamp(-eps, eps)).clamp(0, 1)
+    attack = PixelPGD(one_step, torch.tensor(eps))
+    found = perturb(attack, model, batch.x, batch.y, generator=generator())
+    torch.testing.assert_close(found, expected)
     assert_same(PART(LINF), AT(LINF), batch, Clock(0, 0, 4, 3))  # still warming up
+
+
+def test_part_masks_are_those_of_the_jet_picture():
+    """Against Pillow and matplotlib, which the released code goes through."""
+    import numpy as np
+    from matplotlib import colormaps
+    from PIL import Image
+
+    model = new_model("tiny", 3, 10, seed=0).eval()
+    x = torch.rand(5, 3, 8, 8, generator=generator())
+    eps, part = LINF.ball.radius, PART(LINF, low=Fraction(1, 2))
+    shares = []
+    for heat, found in zip(gradcam(model, x, enlarge=False), part.radii(model, x), strict=True):
+        enlarged = Image.fromarray(heat[0].numpy()).resize(
+            (8, 8), resample=Image.Resampling.BICUBIC
+        )
+        picture = colormaps["jet"](np.asarray(enlarged) ** 2)[:, :, :3]
+        matters = (picture - picture.mean()) / picture.std() > 1
+        radii = np.where(matters, eps, eps / 2).transpose(2, 0, 1)
+        assert (
+            np.abs(found.numpy() - radii) > 1e-6
+        ).mean() < 0.02  # float32 at the edge of a colour
+        shares.append(matters.mean())
+    assert 0.1 < np.mean(shares) < 0.4
+    grey = PART(LINF).radii(fresh().eval(), torch.rand(2, 1, 8, 8, generator=generator()))
+    assert grey.shape == (2, 1, 8, 8)
 
 
 def test_part_respects_every_pixels_radius(batch):
@@ -334,10 +377,25 @@ def test_eat_draws_the_harder_norm_more_often(lab):
     training.seen, training.errors = [100, 0], [90, 0]
     assert training.probabilities() == [0.5, 0.5]  # until both were seen
     training.seen, training.errors = [100, 100], [75, 25]
-    assert training.probabilities() == pytest.approx([0.1 + 0.8 * 0.75, 0.1 + 0.8 * 0.25])
-    training.errors = [100, 0]
-    assert training.probabilities() == pytest.approx([0.9, 0.1])
-    assert sum(training.probabilities()) == pytest.approx(1)
+    assert training.probabilities() == pytest.approx([0.75, 0.25])
+    floored = EAT((LINF, L1), OPTIM, floor=0.1).start(lab)
+    floored.seen, floored.errors = [100, 100], [100, 0]
+    assert floored.probabilities() == pytest.approx([0.9, 0.1])
+    assert sum(floored.probabilities()) == pytest.approx(1)
+
+
+def test_eat_counts_who_was_wrong_at_any_iterate_in_eval_mode(batch):
+    model, attack = fresh().train(), APGD(LINF.ball, 10)
+    _, errors = NormAT(dataclasses.replace(LINF, steps=10)).loss_and_errors(
+        model, batch, generator()
+    )
+    seen = []
+    model = fresh().eval()
+    hook = model.register_forward_hook(lambda m, i, o: seen.append(o.argmax(1) != batch.y))
+    attack.search(model, batch.x, batch.y)
+    hook.remove()
+    assert len(seen) == 11
+    assert errors == int(torch.stack(seen).any(dim=0).sum())
 
 
 def test_eat_with_one_norm_is_at_with_its_attack(lab, batch):
@@ -377,6 +435,22 @@ def test_apgd_never_falls_below_the_image_and_rises_with_steps(threat, batch):
         assert (now >= cross_entropy(model(batch.x), batch.y) - 1e-5).all()
         assert now.mean() >= last.mean() - 1e-5
         last = now
+
+
+def test_l1_apgd_begins_with_one_coordinate_in_twenty(batch):
+    model, radius = fresh().eval(), L1.ball.radius
+    x = batch.x * 0.5 + 0.25  # room on both sides
+    found = perturb(APGD(L1.ball, 1), model, x, batch.y, generator=generator()) - x
+    moved = found.abs().gt(1e-7).flatten(1).sum(dim=1)
+    assert set(moved.tolist()) <= {0, 3}  # of 64; 0 where the first step does not pay
+    assert (moved == 3).any()
+    assert found.abs().amax() <= radius / 3 + 1e-6  # the radius, spread over three
+
+
+def test_apgd_checkpoints():
+    assert _checkpoints(10, "l1") == set(range(1, 11))
+    assert _checkpoints(100, "l1") == set(range(4, 101, 4))
+    assert _checkpoints(10, "linf") == {2, *range(3, 11)}
 
 
 @pytest.mark.parametrize("threat", [LINF, L2], ids=lambda t: t.norm)
@@ -457,16 +531,36 @@ def test_rmc_without_parents_says_so(lab):
 
 
 def test_ramp_loss_from_its_formula(batch, clock):
-    model = fresh().eval()
-    found = LogitPairing((LINF, L2), lam=5.0)(model, batch, clock, generator())
-    q, r = (
-        model(perturb(APGD(t.ball, t.steps), model, batch.x, batch.y, generator=generator()))
+    """In train mode: the worse example goes through the network as a batch of its own."""
+    trained, model = fresh().train(), fresh()
+    found = LogitPairing((LINF, L2), lam=5.0)(trained, batch, clock, generator())
+    model.eval()
+    x_q, x_r = (
+        perturb(APGD(t.ball, t.steps), model, batch.x, batch.y, generator=generator())
         for t in (LINF, L2)
     )
+    with torch.no_grad():
+        harder = ce(model(x_q), batch.y) > ce(model(x_r), batch.y)
+    model.train()
+    r, q = model(x_r), model(x_q)
+    worse = ce(model(torch.where(harder[:, None, None, None], x_q, x_r)), batch.y).mean()
     right = q.argmax(1) == batch.y
     pair = (q.softmax(1) * (q.log_softmax(1) - r.log_softmax(1))).sum(1)[right].mean()
-    expected = torch.maximum(ce(q, batch.y), ce(r, batch.y)).mean() + 5 * torch.nan_to_num(pair)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found, worse + 5 * torch.nan_to_num(pair))
+    assert torch.equal(weights(trained), weights(model))
+
+
+def test_ramp_projects_running_statistics_too(lab, batch):
+    training = RAMP((LINF, L2), OPTIM).start(lab)
+    training.step(batch, Clock(0, 0, 4, 2))
+    before = {name: b.clone() for name, b in training.robust.model.named_buffers()}
+    natural = dict(training.natural.model.named_buffers())
+    origin = dict(training.origin.named_buffers())
+    training._project()
+    for name, found in training.robust.model.named_buffers():
+        if found.is_floating_point():
+            a, n = before[name] - origin[name], natural[name] - origin[name]
+            torch.testing.assert_close(found, projected(origin[name], a, n, 0.5))
 
 
 def test_ramp_projection():
@@ -495,11 +589,13 @@ def test_fast_at_is_one_large_step_in_train_mode(batch, clock):
     found = FastAT(LINF)(fresh().train(), batch, clock, generator())
     model = fresh().train()
     eps, draws = LINF.ball.radius, generator()
-    start = (batch.x + (2 * torch.rand(batch.x.shape, generator=draws) - 1) * eps).clamp(0, 1)
-    start.requires_grad_(True)
+    noise = (2 * torch.rand(batch.x.shape, generator=draws) - 1) * eps
+    noise.requires_grad_(True)
     probe = fresh().train()
-    (gradient,) = torch.autograd.grad(ce(probe(start), batch.y).sum(), start)
-    delta = (start.detach() + 1.25 * eps * gradient.sign() - batch.x).clamp(-eps, eps)
+    clipped_images = (batch.x + noise).clamp(0, 1)
+    (gradient,) = torch.autograd.grad(ce(probe(clipped_images), batch.y).sum(), noise)
+    assert (gradient == 0).any()  # where the box holds back the noise
+    delta = (noise.detach() + 1.25 * eps * gradient.sign()).clamp(-eps, eps)
     x = (batch.x + delta).clamp(0, 1)
     torch.testing.assert_close(found, ce(model(x), batch.y).mean())
 

@@ -1,5 +1,7 @@
 """Each method becomes a simpler one when its extra is switched off."""
 
+import dataclasses
+
 import pytest
 import torch
 from conftest import L2, LINF, generator
@@ -15,8 +17,8 @@ from harness.models import new_model
 
 
 def gradient_of(objective, batch, clock):
-    """Loss, gradient and BatchNorm buffers after one call on a fresh network."""
-    model = new_model("tiny", 1, 10, seed=0).train()
+    """Loss, gradient and BatchNorm buffers after one call on a fresh network of the batch's type."""
+    model = new_model("tiny", 1, 10, seed=0).to(batch.x.dtype).train()
     loss = objective(model, batch, clock, generator())
     loss.backward()
     gradients = torch.cat([p.grad.flatten() for p in model.parameters()])
@@ -45,16 +47,34 @@ def test_at_without_a_radius_is_nt(batch, clock):
     assert_same(AT(still), NT(), batch, clock)
 
 
-def test_trades_loss_from_its_formula(batch, clock):
-    model = new_model("tiny", 1, 10, seed=0).train()
-    found = TRADES(LINF, beta=6.0)(model, batch, clock, generator())
-    model = new_model("tiny", 1, 10, seed=0).train()
-    attack = PGD.of(LINF, start="normal", loss="kl")
-    adversarial = perturb(attack, model, batch.x, batch.y, generator=generator())
-    p, q = model(batch.x).softmax(1), model(adversarial).softmax(1)
+def test_trades_step_from_its_formula(batch, clock):
+    """Loss, gradient and running statistics, as the released code computes them."""
+    batch = dataclasses.replace(batch, x=batch.x.double())  # no rounding turns a sign
+    eps, step, draws = LINF.ball.radius, float(LINF.step), generator()
+    found = gradient_of(TRADES(LINF, beta=6.0), batch, clock)
+
+    def kl_sum(p, q):
+        return (p * (p.log() - q.log())).sum()
+
+    model = new_model("tiny", 1, 10, seed=0).double().eval()
+    clean = model(batch.x).softmax(1).detach()
+    x = batch.x + 0.001 * torch.randn(batch.x.shape, generator=draws, dtype=torch.float64)
+    assert x.min() < 0  # the start may leave the box
+    for _ in range(LINF.steps):
+        x.requires_grad_(True)
+        (gradient,) = torch.autograd.grad(kl_sum(clean, model(x).softmax(1)), x)
+        x = x.detach() + step * gradient.sign()
+        x = torch.minimum(torch.maximum(x, batch.x - eps), batch.x + eps).clamp(0, 1)
+    model.train()
+    p, q, again = (model(images).softmax(1) for images in (batch.x, x, batch.x))
     natural = -p[torch.arange(len(p)), batch.y].log().mean()
-    expected = natural + 6 * (p * (p.log() - q.log())).sum() / len(p)
-    torch.testing.assert_close(found, expected)
+    loss = natural + 6 * kl_sum(again, q) / len(p)
+    loss.backward()
+    gradients = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    buffers = torch.cat([b.flatten().float() for b in model.buffers()])
+    torch.testing.assert_close(found[0], loss.detach())
+    torch.testing.assert_close(found[1], gradients)
+    torch.testing.assert_close(found[2], buffers)
 
 
 def test_half_half_averages_rather_than_sums(batch, clock):
