@@ -45,6 +45,7 @@ class Artefact:
     title: str
     caption: str
     protocol: str
+    autoattack: str | None  # how AutoAttack is measured, for all rows: "components" or "cascade"
     published: str  # the artefact of the papers whose numbers stand beside ours
     columns: tuple[str, ...]
     rows: tuple[Row, ...]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from harness import paths
 from harness.artefacts import Artefact, Cell
-from harness.columns import Formula
+from harness.columns import COMPONENTWISE, Formula
 from harness.config import ROOT
 from harness.data import frames
 from harness.data.corrupted import GENERATED, recipe
@@ -200,10 +200,13 @@ def trust_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> lis
     """Everything that is known for or against a model's numbers in this artefact."""
     records, about = read
     (dataset,) = {plan.dataset(cell.dataset) for cell in artefact.cells if run in cell.runs}
+    other = (
+        artefact.autoattack == COMPONENTWISE
+    )  # then a cascade's record is not what is shown here
     columns = {
         name: records[probe]
         for name, probe in _attack_columns(plan, dataset, artefact.protocol).items()
-        if probe in records
+        if probe in records and not (other and plan.columns.column(name)["attack"] == "aa")
     }
     flags = {name: record.correct for name, record in columns.items()}
     for cell in artefact.cells:

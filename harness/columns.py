@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -20,6 +20,8 @@ from harness.errors import unknown
 from harness.runs import Probe
 
 PROTOCOLS = ("as_named", "released", "l2")
+# How AutoAttack is measured in an artefact: its components' records joined, or one record of a cascade.
+COMPONENTWISE, CASCADE = "components", "cascade"
 _FORWARD_BATCHES = 10  # a mere forward pass takes so many attack batches at once
 
 
@@ -88,32 +90,42 @@ class Columns:
         changes: dict[str, dict[str, Any]] = {"mim": {"momentum": 1.0}, "cw": {"loss": "margin"}}
         return replace(attack, **changes.get(kind, {}))
 
-    def formula(
-        self, column: str, dataset: str, wanted: Collection[str], protocol: str
-    ) -> tuple[Formula, list[Probe]]:
-        """How a column is computed from records, and the records.
+    def autoattack(self, names: Iterable[str], protocol: str) -> str | None:
+        """How AutoAttack is measured beside these columns: one procedure for all rows of a table.
 
-        AutoAttack is what survives all its components. Where these are wanted anyway, it costs
-        nothing more; where it is wanted alone, the cascade spares them the broken examples.
+        It is what survives all four components. If the columns hold each of them, for every AutoAttack
+        among them, these records are joined; otherwise a cascade spares the broken examples.
         """
+        entries = [self.column(part, protocol) for name in names for part in self._parts(name)]
+        there = {(entry.get("attack"), entry.get("threat")) for entry in entries}
+        threats = {threat for attack, threat in there if attack == "aa"}
+        if not threats:
+            return None
+        whole = all((part, threat) in there for part in STANDARD for threat in threats)
+        return COMPONENTWISE if whole else CASCADE
+
+    def _parts(self, name: str) -> list[str]:
+        entry = self.column(name)
+        return entry.get("mean", entry.get("all", [name]))
+
+    def formula(
+        self, column: str, dataset: str, protocol: str, autoattack: str | None = None
+    ) -> tuple[Formula, list[Probe]]:
+        """How a column is computed from records, and the records."""
         entry = self.column(column, protocol)
         for op in ("all", "mean"):
             if op in entry:
-                return self._joined(op, entry[op], dataset, wanted, protocol)
+                parts = [self.formula(one, dataset, protocol, autoattack) for one in entry[op]]
+                probes = [probe for _, own in parts for probe in own]
+                return Formula(op, tuple(formula for formula, _ in parts)), probes
         if "measured" in entry:
             return Formula("measured", (entry["measured"],)), []
         if "corrupted" in entry:
             return self._corrupted(entry, dataset)
-        if entry["attack"] == "aa":
-            components = [
-                name
-                for part in STANDARD
-                for name in sorted(wanted)
-                if self._same(self.column(name, protocol), {**entry, "attack": part})
-            ]
-            if len(components) == len(STANDARD):
-                return self._joined("all", components, dataset, wanted, protocol)
         probe = self.probe(column, dataset, protocol)
+        if isinstance(probe.attack, Cascade) and autoattack == COMPONENTWISE:
+            probes = [replace(probe, attack=component) for component in probe.attack.components]
+            return Formula("all", tuple(Formula("probe", (one.id,)) for one in probes)), probes
         return Formula("probe", (probe.id,)), [probe]
 
     def _corrupted(self, entry: Mapping[str, Any], dataset: str) -> tuple[Formula, list[Probe]]:
@@ -133,17 +145,6 @@ class Columns:
             op = "probe" if kind == "c" else "flips" if entry.get("flips") else "frames"
             parts.append(Formula(op, (probe.id,), None if kind == "c" else name))
         return Formula("mean", tuple(parts)), probes
-
-    @staticmethod
-    def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-        return all(one.get(key) == other.get(key) for key in ("attack", "threat"))
-
-    def _joined(
-        self, op: str, columns: list[str], dataset: str, wanted: Collection[str], protocol: str
-    ) -> tuple[Formula, list[Probe]]:
-        parts = [self.formula(part, dataset, wanted, protocol) for part in columns]
-        probes = [probe for _, own in parts for probe in own]
-        return Formula(op, tuple(formula for formula, _ in parts)), probes
 
     def pgd(self, dataset: str, threat: str, steps: int, times: float = 1) -> PGD:
         threats = self.grid["datasets"][dataset]["threats"]

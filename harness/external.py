@@ -45,7 +45,8 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
     columns = Columns(plan.grid, {**plan.scale, "test": test})
     model, name = build(options.model, options.weights)
     chosen = chosen_columns(columns, options.attacks, dataset)
-    formulas = {c: columns.formula(c, dataset, set(chosen), PROTOCOLS[0]) for c in chosen}
+    autoattack = columns.autoattack(chosen, PROTOCOLS[0])
+    formulas = {c: columns.formula(c, dataset, PROTOCOLS[0], autoattack) for c in chosen}
     probes = {probe.id: probe for _, own in formulas.values() for probe in own}
     evaluation = EvalRun(name, tuple(probes[key] for key in sorted(probes)))
     model = model.to(device).eval()

@@ -40,10 +40,8 @@ class Plan:
                 if row.partition("@")[0] not in grid["methods"]:
                     raise unknown("method", row, grid["methods"], f"the rows of scale {name}")
             entries = {key: only(entry, scale["rows"]) for key, entry in entries.items()}
-        rows = {name: self._rows(entry) for name, entry in entries.items()}
-        self._wanted = self._columns_wanted(entries, rows)
         self.artefacts = {
-            name: self._artefact(name, entry, rows[name]) for name, entry in entries.items()
+            name: self._artefact(name, entry, self._rows(entry)) for name, entry in entries.items()
         }
 
     @classmethod
@@ -192,27 +190,18 @@ class Plan:
         first, *others = panels or [Panel((), ())]
         return [replace(first, methods=plain + first.methods), *others]
 
-    @staticmethod
-    def _columns_wanted(
-        entries: Mapping[str, Any], rows: Mapping[str, list[Row]]
-    ) -> dict[tuple[str, str], set[str]]:
-        """(run, protocol) -> every column that some artefact wants of it."""
-        wanted: dict[tuple[str, str], set[str]] = {}
-        for name, entry in entries.items():
-            protocol = entry.get("protocol", PROTOCOLS[0])
-            for row in rows[name]:
-                for run in row.runs:
-                    wanted.setdefault((run, protocol), set()).update(entry.get("columns", ()))
-        return wanted
-
     def _artefact(self, name: str, entry: Mapping[str, Any], rows: list[Row]) -> Artefact:
-        protocol = entry.get("protocol", PROTOCOLS[0])
+        protocol, columns = entry.get("protocol", PROTOCOLS[0]), tuple(entry.get("columns", ()))
+        autoattack = entry.get("autoattack") or self.columns.autoattack(columns, protocol)
         cells = []
         for row in rows:
-            wanted = frozenset(column for run in row.runs for column in self._wanted[run, protocol])
-            for column in entry.get("columns", ()):
+            for column in columns:
                 formula, probes = self._formula(
-                    column, self.dataset(row.dataset), wanted, protocol, entry["kind"] == "heatmaps"
+                    column,
+                    self.dataset(row.dataset),
+                    protocol,
+                    autoattack,
+                    entry["kind"] == "heatmaps",
                 )
                 for run in row.runs:
                     own = self._probes.setdefault(run, {})
@@ -224,8 +213,9 @@ class Plan:
             entry["title"],
             entry.get("caption", ""),
             protocol,
+            autoattack,
             entry.get("published", name),
-            tuple(entry.get("columns", ())),
+            columns,
             tuple(rows),
             tuple(cells),
             tuple(self._panels(entry)),
@@ -234,11 +224,11 @@ class Plan:
         )
 
     def _formula(
-        self, column: str, dataset: str, wanted: frozenset[str], protocol: str, heat: bool
+        self, column: str, dataset: str, protocol: str, autoattack: str | None, heat: bool
     ) -> tuple[Formula, list[Probe]]:
-        key = (column, dataset, wanted, protocol, heat)
+        key = (column, dataset, protocol, autoattack, heat)
         if key not in self._formulas:
-            formula, probes = self.columns.formula(column, dataset, wanted, protocol)
+            formula, probes = self.columns.formula(column, dataset, protocol, autoattack)
             if heat:  # the same probe, and where the network looks
                 probes = [replace(probe, heat=True) for probe in probes]
                 formula = Formula("probe", (probes[0].id,))

@@ -13,10 +13,16 @@ import pandas as pd
 
 from harness.artefacts import Artefact
 from harness.cells import cells, deviation, read_artefact, unofficial
-from harness.columns import PROTOCOLS
+from harness.columns import CASCADE, COMPONENTWISE, PROTOCOLS
 from harness.errors import run_command
 from harness.files import write_whole
 from harness.plan import Plan, reported
+
+# How AutoAttack is measured, in words; the same for all rows of a table.
+AUTOATTACK = {
+    COMPONENTWISE: "AutoAttack is what survives all four components, each run on every image.",
+    CASCADE: "AutoAttack is a cascade: each component runs on what survived the ones before.",
+}
 
 
 def _number(cell: pd.Series, wrap: dict[str, str], on_test: str, doubted: str, pm: str) -> str:
@@ -54,6 +60,8 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
         calls = table.groupby("column", sort=False).gradient_calls.max()
         made = ", ".join(f"{column}: {count}" for column, count in calls.items() if count)
         lines += [f"Protocol `{artefact.protocol}`. Gradient calls really made: {made}.", ""]
+    if artefact.autoattack:
+        lines += [AUTOATTACK[artefact.autoattack], ""]
     if budget:
         lines += [f"AutoAttack's budget is shortened at this scale: {budget}.", ""]
     seeds = f", {deviation(table)}" if deviation(table) else ""

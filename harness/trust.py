@@ -111,7 +111,7 @@ def _weaker(columns: Mapping[str, Record]) -> list[Check]:
 def _autoattack(columns: Mapping[str, Record], flags: Mapping[str, np.ndarray]) -> list[Check]:
     checks = []
     components = [name for name in ("APGD_ce", "APGD_t", "FAB_t", "Square") if name in flags]
-    if "AA" in flags and components:
+    if "AA" in flags and "AA" not in columns and components:  # a cascade draws other numbers
         above = [name for name in components if (flags["AA"] & ~flags[name]).any()]
         found = f"above {', '.join(above)}" if above else "nowhere above a component"
         checks.append(

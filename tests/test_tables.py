@@ -6,11 +6,14 @@ import pytest
 from conftest import ROOT
 
 from harness import paths
+from harness.autoattack import STANDARD, Cascade
 from harness.cells import KEYS, cells, deviation, published, read_artefact, value
 from harness.columns import Formula
+from harness.config import scales
 from harness.errors import UserError
 from harness.plan import Plan
 from harness.records import Record, write_records
+from harness.runs import Probe
 from harness.statistics import wilson
 from harness.tables import latex, markdown
 
@@ -192,7 +195,7 @@ def test_corrupted_columns_ask_for_every_corruption(plan):
     assert sum(name.startswith("digits-c/") for name in sets) == 75
     assert sum(name.startswith("digits-p/") for name in sets) == 10
     assert {"digits", "digits-c", "digits-p", "digits20-c", "digits40-c"} <= set(plan.data_sets)
-    formula, probes = plan.columns.formula("C5", "digits", {"C5"}, "as_named")
+    formula, probes = plan.columns.formula("C5", "digits", "as_named")
     assert (formula.op, len(probes)) == ("mean", 15)
     assert plan.columns.lower_is_better("P_flips")
     assert not plan.columns.lower_is_better("P")
@@ -203,3 +206,38 @@ def test_wilson_against_known_values():
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
     assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
     assert wilson(0, 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("scale", scales())
+def test_no_artefact_mixes_two_procedures_of_autoattack(scale):
+    """Of each AutoAttack number, whatever column or union it is in: four records joined, or one."""
+
+    def procedures(formula: Formula, probes: dict[str, Probe]) -> set[str]:
+        if formula.op == "probe":
+            attack = probes[formula.parts[0]].attack
+            return {"cascade"} if isinstance(attack, Cascade) else set()
+        inner = [part for part in formula.parts if isinstance(part, Formula)]
+        names = [getattr(probes[p].attack, "name", "") for part in inner for p in part.probes]
+        if formula.op == "all" and tuple(names) == STANDARD:
+            return {"components"}
+        return set().union(*(procedures(part, probes) for part in inner))
+
+    plan = Plan.read(scale)
+    for artefact in plan.artefacts.values():
+        found = set()
+        for cell in artefact.cells:
+            probes = {p.id: p for run in cell.runs for p in plan.evaluations[run].probes}
+            found |= procedures(cell.formula, probes)
+        assert found == ({artefact.autoattack} if artefact.autoattack else set()), artefact.name
+
+
+def test_a_column_of_another_name_changes_no_procedure():
+    """APGD is APGD_ce again: a table that has both still joins the four components."""
+    columns = Plan.read("smoke").columns
+    eleven = ["NAT", "APGD_ce", "APGD_dlr", "APGD_t", "FAB_t", "Square", "AA"]
+    assert columns.autoattack(eleven, "as_named") == "components"
+    assert columns.autoattack([*eleven, "APGD"], "as_named") == "components"
+    assert columns.autoattack(["NAT", "AA"], "as_named") == "cascade"
+    assert columns.autoattack([*eleven, "AA_2"], "as_named") == "cascade"  # one for the whole table
+    assert columns.autoattack(["mean_AA"], "as_named") == "cascade"
+    assert columns.autoattack(["NAT", "PGD20"], "as_named") is None

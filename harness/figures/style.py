@@ -106,10 +106,11 @@ def sign(figure: Figure, source: Source, drawn: pd.DataFrame) -> None:
         words.append(f"n = {len(source.labels)} test images")
     if "low" in drawn:
         words.append("bars are 95 % intervals")
-    budget = plan.scale["autoattack"]
-    if budget and any(column.startswith(("AA", "true")) for column in source.artefact.columns):
+    if source.artefact.autoattack:
+        budget = plan.scale["autoattack"]
         shortened = ", ".join(f"{count} {what}" for what, count in budget.items())
-        words.append(f"AutoAttack shortened to {shortened}")
+        words.append(f"AutoAttack by {source.artefact.autoattack}")
+        words[-1] += f", shortened to {shortened}" if shortened else ""
     text = "; ".join(words) + "\n" + plan.scale["notice"]
     figure.suptitle(pretty(source.artefact.title), y=1.0, va="bottom", fontsize=11)
     figure.text(0.5, 0, text, ha="center", va="top", fontsize=7, color="#555555")
