@@ -5,6 +5,7 @@ not a sum: a sum would double the learning rate. x and x' go through the network
 has its own BatchNorm statistics; a term of weight 0 is not computed and leaves no trace in them.
 
 Certain: the average. Guess: PGD as the adversary (Goodfellow et al. used FGSM), separate forwards.
+Compared: not compared.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ per example the worse of them. SAT ("random" strategy of later work): one threat
 
 Certain: AVG and MAX. Guess: all of the official recipe (E-AT's is used); the x' of each norm are
 forwarded separately, so BatchNorm sees them in turn.
+Compared: not compared.
 """
 
 from __future__ import annotations

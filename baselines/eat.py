@@ -11,6 +11,9 @@ Certain: sampling by cumulative robust error, how it is counted, APGD-10 with it
 l_1, the norms (read in the released code).
 Deviation: in its official recipe from scratch BatchNorm and biases have no weight decay; here all
 have.
+Compared: with autopgd_train.py and train.py of fra31/robust-finetuning, one step in float64: l_inf
+and l_2 losses equal, l_1 2.903 against 2.938; l_1-APGD and how errors are counted differed then and
+follow it now.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ Certain: the attack, and the official schedule of the learning rate. The officia
 Guess: the official weight decay.
 Deviations: the crafting pass leaves no trace in BatchNorm's running statistics (the released code
 lets it); the phases of crop size and batch size are not changed during a run.
+Compared: with main_fast.py of locuslab/fast_adversarial, one step in float64: 6.7 % of x' on
+saturated images, gradient 8 to 13 %; the gradient through the clip differed then and follows it
+now.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ L = (mixed CE on the clean mixture + mixed CE on the adversarial mixture) / 2, a
 
 Certain: attack before mixing, two independent mixtures, the mean of both losses.
 Guess: one lambda per batch rather than per example; all of the official recipe.
+Compared: with ndb796's implementation (the authors' own was not found), one step in float64: 5e-16.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ learning rate 0.1 divided by 10 every 30, weight decay 1e-4, batch 512.
 
 Certain: steps and step size. Guess: that Generalist++'s "AT" row is this recipe; its numbers equal
 RobustBench's entries to the digit.
+Compared: not compared.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Loss: CE(f(x), y). The papers train it with learning rate 0.1 and weight decay 5e-4.
 
 Certain: everything.
+Compared: with main.py of PKU-ML/Generalist, as its learner, five epochs in float64: 1e-16.
 """
 
 from __future__ import annotations

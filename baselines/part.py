@@ -15,6 +15,8 @@ Guess: maps are taken from the current network and the augmented image.
 Deviation: the released code keeps masks by batch position over a shuffled loader, so they meet other
 images. `masks: aligned` (default) is the paper's intent; `as_released` gives each image its
 neighbour's mask, the same mismatch without the storage.
+Compared: with utils.py and craft_ae.py of JiachengZ01/PART, one step in float64: 3 to 4 % of x' for
+given radii; masks and start differed then and follow it now.
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@ running statistics included.
 Certain: both parts, how the worse one is chosen, the order of forward passes, what is projected,
 lam = 5, beta = 0.5. Guesses: the natural epoch uses the same optimizer settings and its own
 momentum; the official weight decay and schedule (E-AT's).
+Compared: with RAMP.py and utils.py of uiuc-focal-lab/RAMP, one step in float64: loss 4e-3, gradient
+6e-2, projection 5e-17; APGD, the worse example and what is projected differed then and follow it
+now.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ AT; what sets RST apart without unlabelled data is the start of the attack and, 
 recipe, its schedule.
 
 Certain: the loss and the order. Guess: that CVPR 2023 ran it with b = 1/2 in the unified recipe.
+Compared: with the loss of p-lambda/robust_tradeoff, one step in float64: 0 for a given x'; the
+start differed then and follows it now.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ L = mean of max(l - b, 0), b = c^2 + c^2 / (K - 1); c = 0.3 and lam = 6 for B, c
 Certain: both variants' losses, c, lam. Guess: that the papers' SCORE row is variant B; where the
 official rate drops.
 Deviation: BatchNorm's buffers are given back after crafting in train mode (A).
+Compared: with P2333/SCORE (without_DDPM), one step in float64: 1e-15; the order of B's forward
+passes differed then and follows it now; A's running statistics differ (see Deviation).
 """
 
 from __future__ import annotations

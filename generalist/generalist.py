@@ -27,6 +27,9 @@ Guess: `text` mixes raw learners. CVPR A.1 can also be read as averaged base lea
 learning rate strategy for performing weight averaging in base-learners"): that reading is the row
 `generalist_d_nt_linf_averaged`. With other budgets than 120 epochs, t', c and gamma's breakpoints stay
 shares of the run.
+Compared: with main.py of PKU-ML/Generalist (three crashes patched), preset `released`, epochs 70 to 86
+in float64: 1.1e-1 as it was then, 4.7e-16 in all five networks with the learners' averages kept and the
+code's clock, as now.
 """
 
 from __future__ import annotations

@@ -52,17 +52,22 @@ def test_the_fidelity_table_is_current():
 @pytest.mark.parametrize(
     "line", [line for line in fidelity(read_grid()).splitlines() if line[:3] == "| `"]
 )
-def test_every_method_names_its_paper_and_what_is_certain(line):
-    _, name, paper, _, certain, *_ = (cell.strip() for cell in re.split(r"(?<!\\)\|", line))
+def test_every_method_names_its_paper_what_is_certain_and_how_it_was_compared(line):
+    _, name, paper, _, certain, _, _, compared, _ = (
+        cell.strip() for cell in re.split(r"(?<!\\)\|", line)
+    )
     assert len(paper) > 20, name
     assert certain != "-", name
+    assert compared != "-", name
 
 
 def test_docstring_parts():
-    found = parts("NAME: Someone, 2020. Text.\n\nCertain: a.\nGuess: b, c. Deviations: d.")
+    text = "NAME: Someone, 2020. Text.\n\nCertain: a.\nGuess: b, c. Deviations: d.\nCompared: e."
+    found = parts(text)
     assert found == {
         "paper": "NAME: Someone, 2020",
         "certain": "a.",
         "guess": "b, c.",
         "deviation": "d.",
+        "compared": "e.",
     }
