@@ -17,6 +17,7 @@ from harness.balls import Ball, steepest
 from harness.cells import cells, printed, published
 from harness.config import read_grid, read_scale
 from harness.contracts import Batch, Clock
+from harness.data import load
 from harness.errors import UserError
 from harness.learner import Optim
 from harness.models import new_model
@@ -113,6 +114,15 @@ def test_rmc(paper, network, decay, dataset):
 def test_every_threat_of_cifar_has_its_stand_in():
     sets = read_grid()["datasets"]
     assert sets["digits"]["threats"].keys() == sets["cifar10"]["threats"].keys()
+
+
+@pytest.mark.parametrize(("scale", "side"), [("ci", 8), ("smoke", 8), ("paper", 32)])
+def test_cutout_takes_half_a_side(scale, side):
+    """16 pixels, as for CIFAR, blacken the whole of a digit."""
+    run = Plan.read(scale).train_run("agr@official", "cifar10", "resnet18", seed=0)
+    assert 2 * run.recipe.augment.cutout == side
+    if scale != "paper":
+        assert load(run.dataset, "train").take(slice(1)).x.shape[-1] == side
 
 
 # MSD's l_1 step -------------------------------------------------------------------------------
