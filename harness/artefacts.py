@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +46,13 @@ class Artefact:
     caption: str
     protocol: str
     autoattack: str | None  # how AutoAttack is measured, for all rows: "components" or "cascade"
-    published: str  # the artefact of the papers whose numbers stand beside ours
+    published: str | Sequence[str]  # the printed table whose numbers stand beside ours, or several
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     cells: tuple[Cell, ...]
     panels: tuple[Panel, ...]  # one for each variation
     show: Mapping[str, Any]  # what a figure's kind must be told
-    published_rows: Mapping[str, str]  # our row -> the papers' name of it, where they differ
+    published_rows: Mapping[str, str]  # our row -> the printed row beside it, where names differ
 
     @property
     def runs(self) -> list[str]:

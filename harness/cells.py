@@ -35,14 +35,20 @@ def published(artefact: Artefact, plan: Plan) -> pd.DataFrame:
 
 
 def printed(
-    source: str, renamed: Mapping[str, str], columns: Iterable[str], plan: Plan
+    sources: str | Iterable[str], rows: Mapping[str, str], columns: Iterable[str], plan: Plan
 ) -> pd.DataFrame:
-    """Some columns of a printed table, by our keys; rows and columns may have other names there."""
-    document, _, name = source.partition("_")
-    values = pd.read_csv(PUBLISHED)
-    values = values[(values.document == document) & (values.artefact == name)]
-    ours = {theirs: our for our, theirs in renamed.items()}
-    values = values.assign(method=values.method.replace(ours))
+    """Some columns of a printed table, or of several, by our keys; columns may have other names there.
+
+    `rows` names the printed row beside one of ours; several of ours may have the same one. A row that
+    is not in it has the printed row of its own name. Of several tables the first with a number counts.
+    """
+    everything, found = pd.read_csv(PUBLISHED), []
+    for source in [sources] if isinstance(sources, str) else sources:
+        document, _, name = source.partition("_")
+        own = everything[(everything.document == document) & (everything.artefact == name)]
+        found.append(own[~own.method.isin(rows)])
+        found += [own[own.method == theirs].assign(method=ours) for ours, theirs in rows.items()]
+    values = pd.concat(found)
     parts = []
     for column in columns:
         entry = plan.columns.column(column)
@@ -51,7 +57,8 @@ def printed(
         own = own[own.dataset.str.endswith(suffix)] if suffix else own
         parts.append(own.assign(dataset=own.dataset.str.removesuffix(suffix)))
     names = {"arch": "network", "value": "published", "std": "published_std"}
-    return pd.concat(parts).rename(columns=names)[[*KEYS, "published", "published_std"]]
+    table = pd.concat(parts).rename(columns=names)[[*KEYS, "published", "published_std"]]
+    return table.drop_duplicates(KEYS)
 
 
 def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:

@@ -33,6 +33,8 @@ class Plan:
         self._presets = merged(grid["presets"], scale.get("presets", {}))
         self._methods = registry(grid["registry"])
         entries = merged(grid["artefacts"], scale.get("artefacts", {}))
+        # A scale may change an artefact that another grid does not have.
+        entries = {key: entry for key, entry in entries.items() if "kind" in entry}
         for unbuilt in scale.get("left_out", {}):
             entries = {key: entry for key, entry in entries.items() if key != unbuilt}
         if "rows" in scale:
