@@ -16,11 +16,21 @@ SELECTIONS = ("last", "validation", "paper-test")
 
 @dataclass(frozen=True)
 class Augment:
-    """Random crop after zero padding, random mirror, and Cutout: a black square of that side."""
+    """Random crop after zero padding, random mirror, and Cutout: a black square of that side.
+
+    `resized_crop` instead of `pad`: a random part of the image, resized to a square of that side.
+    """
 
     pad: int
     flip: bool
     cutout: int | None = None
+    resized_crop: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.pad and self.resized_crop:
+            raise expected(
+                "pad or resized_crop", f"pad: {self.pad} with resized_crop", "write pad: 0"
+            )
 
 
 @dataclass(frozen=True)
