@@ -14,9 +14,23 @@ from harness.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_co
 from harness.build import DEFAULT_PRESET, Builder, registry
 from harness.columns import PROTOCOLS, Columns, Formula
 from harness.config import merged, read_grid, read_scale
+from harness.contracts import Method
 from harness.errors import run_command, unknown
-from harness.runs import Augment, EvalRun, Probe, Recipe, Selection, TrainRun, Watch
+from harness.identity import fingerprint
+from harness.runs import (
+    Augment,
+    EvalRun,
+    Probe,
+    Recipe,
+    Selection,
+    TrainRun,
+    Watch,
+    trained_norms,
+)
 from harness.variants import variants
+
+# What an artefact's entry may change in the training of its methods.
+_OF_ARTEFACT = ("watch", "recipe", "threats")
 
 
 class Plan:
@@ -154,16 +168,20 @@ class Plan:
             network=network,
             method=method,
             recipe=Recipe(augment=Augment(**augment), **recipe),
-            selection=self._selection(preset, dataset),
+            selection=self._selection(preset, dataset, method),
             seed=seed,
             parents=tuple(parents),
             watch=Watch(self.columns.pgd(dataset, "linf", 20), **watch) if watch else None,
         )
         return self.runs.setdefault(run.id, run)
 
-    def _selection(self, preset: Mapping[str, Any], dataset: str) -> Selection:
+    def _selection(self, preset: Mapping[str, Any], dataset: str, method: Method) -> Selection:
+        """An epoch is judged in the norms that its method trains against: threats go by their names."""
         entry = merged(self.scale["selection"], preset.get("selection", {}))
-        attack = None if entry["use"] == "last" else self.columns.pgd(dataset, "linf", 20)
+        if entry["use"] == "last":
+            return Selection(**entry)
+        attacks = [self.columns.pgd(dataset, norm, 20) for norm in trained_norms(method)]
+        attack = attacks[0] if len(attacks) == 1 else tuple(attacks) or None
         return Selection(attack=attack, **entry)
 
     def _rows(self, entry: Mapping[str, Any]) -> list[Row]:
