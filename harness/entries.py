@@ -31,7 +31,8 @@ def entries(plan: Plan) -> dict[str, list[Entry]]:
     """File name -> the tables that have this model under this threat.
 
     Presets that come to the same training (`at`, and `at@last` where the last epoch is deployed anyway)
-    are one model and go by the name of the first.
+    are one model and go by the name of the first. A row that another table trains in another way
+    (CIFAR-100: 200 or 120 epochs) is another model, and its name says in which table.
     """
     found: dict[tuple[str, ...], tuple[str, list[Entry]]] = {}
     for artefact in plan.artefacts.values():
@@ -53,5 +54,7 @@ def entries(plan: Plan) -> dict[str, list[Entry]]:
             name = "_".join([*row, norm]).replace("@", "-")
             entry = Entry(artefact, cell, natural[row], str(threat["eps"]))
             model = (*row[:2], cell.method.partition("@")[0], entry.run, norm)
+            taken = {known for other, (known, _) in found.items() if other != model}
+            name = f"{name}-{artefact.name}" if name in taken else name
             found.setdefault(model, (name, []))[1].append(entry)
     return dict(found.values())

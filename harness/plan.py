@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -124,11 +124,15 @@ class Plan:
                 )
         return candidate
 
-    def _builder(self, dataset: str, network: str) -> Builder:
+    def _builder(self, dataset: str, network: str, instead: Mapping[str, str]) -> Builder:
+        threats = self.grid["datasets"][dataset]["threats"]
+        for name in [*instead, *instead.values()]:
+            if name not in threats:
+                raise unknown("threat", name, threats, f"data set {dataset}")
         return Builder(
             methods=self._methods,
             entries=self._entries,
-            threats=self.grid["datasets"][dataset]["threats"],
+            threats={**threats, **{name: threats[other] for name, other in instead.items()}},
             optims=self.grid["networks"][network],
             presets=self._presets,
             overlay=self.scale["methods"],
@@ -140,28 +144,37 @@ class Plan:
         dataset: str,
         network: str,
         seed: int,
-        watch: Mapping[str, int] | None = None,
+        artefact: Mapping[str, Any] | None = None,
     ) -> TrainRun:
-        """The run that trains a grid's method; its parents are planned along with it."""
+        """The run that trains a grid's method; its parents are planned along with it.
+
+        `artefact` is the entry that asks for it. Two tables may train one method in two ways: then it
+        is two runs.
+        """
         dataset, network = self.dataset(dataset), self.network(network)
-        key = (slug, dataset, network, seed, watch is not None)
+        own = {key: artefact[key] for key in _OF_ARTEFACT if artefact and key in artefact}
+        key = (slug, dataset, network, seed, fingerprint(own))
         if key not in self._trained:
-            self._trained[key] = self._train_run(slug, dataset, network, seed, watch)
+            self._trained[key] = self._train_run(slug, dataset, network, seed, own)
         return self._trained[key]
 
     def _train_run(
-        self, slug: str, dataset: str, network: str, seed: int, watch: Mapping[str, int] | None
+        self, slug: str, dataset: str, network: str, seed: int, artefact: Mapping[str, Any]
     ) -> TrainRun:
-        builder = self._builder(dataset, network)
+        builder = self._builder(dataset, network, artefact.get("threats", {}))
         method = builder.method(slug)
         entry = builder.entry(slug)
         preset = self._presets[entry.get("preset", DEFAULT_PRESET)]
         own = preset.get("recipes", {}).get(entry["method"], {})
         of_set = self.grid["datasets"][dataset].get("recipe", {})
-        recipe = merged(merged(merged(self.grid["recipe"], of_set), own), self.scale["recipe"])
+        of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
+        recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
         augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
+        watch = artefact.get("watch")
+        inherited = {key: value for key, value in artefact.items() if key != "watch"}
         parents = [
-            self.train_run(parent, dataset, network, seed).id for parent in builder.parents(slug)
+            self.train_run(parent, dataset, network, seed, inherited).id
+            for parent in builder.parents(slug)
         ]
         run = TrainRun(
             dataset=dataset,
@@ -191,7 +204,7 @@ class Plan:
                 dataset,
                 network,
                 tuple(
-                    self.train_run(method, dataset, network, seed, entry.get("watch")).id
+                    self.train_run(method, dataset, network, seed, entry).id
                     for seed in self.scale["seeds"][: seed_count(entry, dataset)]
                 ),
             )
