@@ -309,7 +309,9 @@ def main() -> None:
     if options.runs:
         for run in plan.runs.values():
             wanted = plan.evaluations.get(run.id)
-            print(f"{run.id}  {len(wanted.probes) if wanted else 0} records")
+            images = plan.columns.examples(run.dataset)
+            records = len(wanted.probes) if wanted else 0
+            print(f"{run.id}  {run.recipe.epochs} epochs  {records} records  {images} test images")
         print(f"{len(plan.runs)} models, {len(plan.artefacts)} artefacts at scale {plan.name}")
         return
     from harness import bill
