@@ -7,6 +7,7 @@ import torch
 from conftest import generator
 from scipy.io import savemat
 
+from harness import distributed
 from harness.augment import augmented, random_boxes, resized
 from harness.data import load
 from harness.data.sets import SETS
@@ -234,3 +235,13 @@ def test_a_resized_crop_of_a_batch_comes_from_its_seed_alone():
     assert "resized_crop" not in canonical(Augment(1, True))
     with pytest.raises(UserError, match="write pad: 0"):
         Augment(4, True, resized_crop=12)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 3), (3, 7)])
+def test_processes_that_share_a_batch_draw_the_boxes_of_the_whole(begin, end, monkeypatch):
+    together = random_boxes((7, 3, 20, 20), generator())
+    for name, value in {"size": 2, "images": 7, "begin": begin, "end": end}.items():
+        monkeypatch.setattr(distributed._Team, name, value)
+    with distributed.drawing():
+        own = random_boxes((end - begin, 3, 20, 20), generator())
+    assert torch.equal(own, together[begin:end])
