@@ -35,6 +35,7 @@ def entries(plan: Plan) -> dict[str, list[Entry]]:
     (CIFAR-100: 200 or 120 epochs) is another model, and its name says in which table.
     """
     found: dict[tuple[str, ...], tuple[str, list[Entry]]] = {}
+    first: dict[tuple[str, ...], str] = {}  # row -> its run in the first table that has it
     for artefact in plan.artefacts.values():
         if artefact.kind != "table":
             continue
@@ -54,7 +55,7 @@ def entries(plan: Plan) -> dict[str, list[Entry]]:
             name = "_".join([*row, norm]).replace("@", "-")
             entry = Entry(artefact, cell, natural[row], str(threat["eps"]))
             model = (*row[:2], cell.method.partition("@")[0], entry.run, norm)
-            taken = {known for other, (known, _) in found.items() if other != model}
-            name = f"{name}-{artefact.name}" if name in taken else name
+            if first.setdefault(row, entry.run) != entry.run:
+                name = f"{name}-{artefact.name}"
             found.setdefault(model, (name, []))[1].append(entry)
     return dict(found.values())
