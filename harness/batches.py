@@ -10,6 +10,8 @@ from harness import distributed
 from harness.augment import augmented, unit
 from harness.contracts import Batch
 from harness.data import Images, load
+from harness.data.sets import SETS
+from harness.errors import expected
 from harness.identity import seed_from
 from harness.runs import TrainRun
 
@@ -23,6 +25,12 @@ class Batches:
         # The papers selected on test data and so could train on everything.
         split = "train+validation" if run.selection.use == "paper-test" else "train"
         images = load(run.dataset, split).take(slice(run.recipe.examples))
+        if images.x.shape[2:] != SETS[run.dataset].size and not run.recipe.augment.resized_crop:
+            raise expected(
+                f"resized_crop for {run.dataset}, whose training images are stored larger",
+                "none in its augment",
+                "write augment: {pad: 0, flip: true, resized_crop: 224}",
+            )
         self.run, self.device, self.stored = run, device, images.stored
         large = images.x.nbytes > _ON_DEVICE_BYTES
         self.x = torch.from_numpy(images.x).to("cpu" if large else device)
@@ -48,7 +56,8 @@ def seeded(device: torch.device, *parts: int | str) -> torch.Generator:
 
 def whole(dataset: str, split: str, device: torch.device, examples: int | None = None) -> Batch:
     """A split as one batch, without augmentation."""
-    x, y = on_device(load(dataset, split).take(slice(examples)), device)
+    images = load(dataset, split).take(slice(examples)).centre(SETS[dataset].size)
+    x, y = on_device(images, device)
     return Batch(x, y, torch.arange(len(y), device=device))
 
 

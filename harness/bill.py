@@ -130,10 +130,11 @@ def of_training(run: TrainRun, rate: Rate) -> Work:
     on_test = run.selection.use == "paper-test"
     examples = count(run.dataset, "train+validation" if on_test else "train")
     work = rate.step * min(examples, run.recipe.examples or examples) * run.recipe.epochs
-    if run.selection.attack is None:
+    if run.selection.use == "last":
         return work + rate.choice * _SAMPLE  # the model is asked for once, at the end
     judges = count(run.dataset, "test" if on_test else "validation")
-    judged = Work(looks=2, climbs=run.selection.attack.steps) * judges
+    attacks = run.selection.attacks
+    judged = Work(looks=1 + len(attacks), climbs=sum(own.steps for own in attacks)) * judges
     return work + (judged + rate.choice * _SAMPLE) * run.recipe.epochs
 
 

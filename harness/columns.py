@@ -52,6 +52,14 @@ class Columns:
 
     def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any]) -> None:
         self.grid, self.scale = grid, scale
+        for name in scale["test"].get("examples_of", {}):
+            if name not in grid["datasets"]:
+                raise unknown("data set", name, grid["datasets"], "the scale's test.examples_of")
+
+    def examples(self, dataset: str) -> int:
+        """How many test images a scale takes of a data set, if it has so many."""
+        test = self.scale["test"]
+        return test.get("examples_of", {}).get(dataset, test["examples"])
 
     def column(self, name: str, protocol: str = PROTOCOLS[0]) -> dict[str, Any]:
         if name not in self.grid["columns"]:
@@ -72,7 +80,7 @@ class Columns:
     def probe(self, column: str, dataset: str, protocol: str = PROTOCOLS[0]) -> Probe:
         """The record behind a column that is an attack."""
         attack, test = self._attack(self.column(column, protocol), dataset), self.scale["test"]
-        return Probe(dataset, test["examples"], attack, test["batch_size"])
+        return Probe(dataset, self.examples(dataset), attack, test["batch_size"])
 
     def _attack(self, entry: Mapping[str, Any], dataset: str) -> Staged | None:
         kind = entry["attack"]
@@ -138,7 +146,7 @@ class Columns:
         else:
             names = [f"{base}-p/{sequence}" for sequence in FRAMES]
         for name in names:
-            examples = test["examples"] * frames(name)
+            examples = self.examples(base) * frames(name)
             size = test["batch_size"] * _FORWARD_BATCHES
             probe = Probe(name, examples, None, size, corruptions=REVISION)
             probes.append(probe)

@@ -31,9 +31,11 @@ def entries(plan: Plan) -> dict[str, list[Entry]]:
     """File name -> the tables that have this model under this threat.
 
     Presets that come to the same training (`at`, and `at@last` where the last epoch is deployed anyway)
-    are one model and go by the name of the first.
+    are one model and go by the name of the first. A row that another table trains in another way
+    (CIFAR-100: 200 or 120 epochs) is another model, and its name says in which table.
     """
     found: dict[tuple[str, ...], tuple[str, list[Entry]]] = {}
+    first: dict[tuple[str, ...], str] = {}  # row -> its run in the first table that has it
     for artefact in plan.artefacts.values():
         if artefact.kind != "table":
             continue
@@ -53,5 +55,7 @@ def entries(plan: Plan) -> dict[str, list[Entry]]:
             name = "_".join([*row, norm]).replace("@", "-")
             entry = Entry(artefact, cell, natural[row], str(threat["eps"]))
             model = (*row[:2], cell.method.partition("@")[0], entry.run, norm)
+            if first.setdefault(row, entry.run) != entry.run:
+                name = f"{name}-{artefact.name}"
             found.setdefault(model, (name, []))[1].append(entry)
     return dict(found.values())

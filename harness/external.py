@@ -41,7 +41,8 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
         raise expected("a data set with --model", "none", "add --data cifar10")
     plan = Plan.read(options.scale or _DEFAULT_SCALE, options.grid)
     dataset, test = plan.dataset(options.data), dict(plan.scale["test"])
-    test["examples"] = min(options.examples or test["examples"], len(load(dataset, "test")))
+    wanted = options.examples or plan.columns.examples(dataset)
+    test["examples_of"] = {dataset: min(wanted, len(load(dataset, "test")))}
     columns = Columns(plan.grid, {**plan.scale, "test": test})
     model, name = build(options.model, options.weights)
     chosen = chosen_columns(columns, options.attacks, dataset)

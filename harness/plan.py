@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,23 @@ from harness.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_co
 from harness.build import DEFAULT_PRESET, Builder, registry
 from harness.columns import PROTOCOLS, Columns, Formula
 from harness.config import merged, read_grid, read_scale
+from harness.contracts import Method
 from harness.errors import run_command, unknown
-from harness.runs import Augment, EvalRun, Probe, Recipe, Selection, TrainRun, Watch
+from harness.identity import fingerprint
+from harness.runs import (
+    Augment,
+    EvalRun,
+    Probe,
+    Recipe,
+    Selection,
+    TrainRun,
+    Watch,
+    trained_norms,
+)
 from harness.variants import variants
+
+# What an artefact's entry may change in the training of its methods.
+_OF_ARTEFACT = ("watch", "recipe", "threats")
 
 
 class Plan:
@@ -110,11 +124,15 @@ class Plan:
                 )
         return candidate
 
-    def _builder(self, dataset: str, network: str) -> Builder:
+    def _builder(self, dataset: str, network: str, instead: Mapping[str, str]) -> Builder:
+        threats = self.grid["datasets"][dataset]["threats"]
+        for name in [*instead, *instead.values()]:
+            if name not in threats:
+                raise unknown("threat", name, threats, f"data set {dataset}")
         return Builder(
             methods=self._methods,
             entries=self._entries,
-            threats=self.grid["datasets"][dataset]["threats"],
+            threats={**threats, **{name: threats[other] for name, other in instead.items()}},
             optims=self.grid["networks"][network],
             presets=self._presets,
             overlay=self.scale["methods"],
@@ -126,44 +144,57 @@ class Plan:
         dataset: str,
         network: str,
         seed: int,
-        watch: Mapping[str, int] | None = None,
+        artefact: Mapping[str, Any] | None = None,
     ) -> TrainRun:
-        """The run that trains a grid's method; its parents are planned along with it."""
+        """The run that trains a grid's method; its parents are planned along with it.
+
+        `artefact` is the entry that asks for it. Two tables may train one method in two ways: then it
+        is two runs.
+        """
         dataset, network = self.dataset(dataset), self.network(network)
-        key = (slug, dataset, network, seed, watch is not None)
+        own = {key: artefact[key] for key in _OF_ARTEFACT if artefact and key in artefact}
+        key = (slug, dataset, network, seed, fingerprint(own))
         if key not in self._trained:
-            self._trained[key] = self._train_run(slug, dataset, network, seed, watch)
+            self._trained[key] = self._train_run(slug, dataset, network, seed, own)
         return self._trained[key]
 
     def _train_run(
-        self, slug: str, dataset: str, network: str, seed: int, watch: Mapping[str, int] | None
+        self, slug: str, dataset: str, network: str, seed: int, artefact: Mapping[str, Any]
     ) -> TrainRun:
-        builder = self._builder(dataset, network)
+        builder = self._builder(dataset, network, artefact.get("threats", {}))
         method = builder.method(slug)
         entry = builder.entry(slug)
         preset = self._presets[entry.get("preset", DEFAULT_PRESET)]
         own = preset.get("recipes", {}).get(entry["method"], {})
         of_set = self.grid["datasets"][dataset].get("recipe", {})
-        recipe = merged(merged(merged(self.grid["recipe"], of_set), own), self.scale["recipe"])
+        of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
+        recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
         augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
+        watch = artefact.get("watch")
+        inherited = {key: value for key, value in artefact.items() if key != "watch"}
         parents = [
-            self.train_run(parent, dataset, network, seed).id for parent in builder.parents(slug)
+            self.train_run(parent, dataset, network, seed, inherited).id
+            for parent in builder.parents(slug)
         ]
         run = TrainRun(
             dataset=dataset,
             network=network,
             method=method,
             recipe=Recipe(augment=Augment(**augment), **recipe),
-            selection=self._selection(preset, dataset),
+            selection=self._selection(preset, dataset, method),
             seed=seed,
             parents=tuple(parents),
             watch=Watch(self.columns.pgd(dataset, "linf", 20), **watch) if watch else None,
         )
         return self.runs.setdefault(run.id, run)
 
-    def _selection(self, preset: Mapping[str, Any], dataset: str) -> Selection:
+    def _selection(self, preset: Mapping[str, Any], dataset: str, method: Method) -> Selection:
+        """An epoch is judged in the norms that its method trains against: threats go by their names."""
         entry = merged(self.scale["selection"], preset.get("selection", {}))
-        attack = None if entry["use"] == "last" else self.columns.pgd(dataset, "linf", 20)
+        if entry["use"] == "last":
+            return Selection(**entry)
+        attacks = [self.columns.pgd(dataset, norm, 20) for norm in trained_norms(method)]
+        attack = attacks[0] if len(attacks) == 1 else tuple(attacks) or None
         return Selection(attack=attack, **entry)
 
     def _rows(self, entry: Mapping[str, Any]) -> list[Row]:
@@ -173,7 +204,7 @@ class Plan:
                 dataset,
                 network,
                 tuple(
-                    self.train_run(method, dataset, network, seed, entry.get("watch")).id
+                    self.train_run(method, dataset, network, seed, entry).id
                     for seed in self.scale["seeds"][: seed_count(entry, dataset)]
                 ),
             )
@@ -270,7 +301,9 @@ def main() -> None:
     if options.runs:
         for run in plan.runs.values():
             wanted = plan.evaluations.get(run.id)
-            print(f"{run.id}  {len(wanted.probes) if wanted else 0} records")
+            images = plan.columns.examples(run.dataset)
+            records = len(wanted.probes) if wanted else 0
+            print(f"{run.id}  {run.recipe.epochs} epochs  {records} records  {images} test images")
         print(f"{len(plan.runs)} models, {len(plan.artefacts)} artefacts at scale {plan.name}")
         return
     from harness import bill

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from harness.attacks import PGD, Staged
+from harness.attacks import ORDERS, PGD, Staged, Threat
 from harness.contracts import Method
 from harness.errors import expected, unknown
 from harness.identity import fingerprint
@@ -16,11 +17,21 @@ SELECTIONS = ("last", "validation", "paper-test")
 
 @dataclass(frozen=True)
 class Augment:
-    """Random crop after zero padding, random mirror, and Cutout: a black square of that side."""
+    """Random crop after zero padding, random mirror, and Cutout: a black square of that side.
+
+    `resized_crop` instead of `pad`: a random part of the image, resized to a square of that side.
+    """
 
     pad: int
     flip: bool
     cutout: int | None = None
+    resized_crop: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.pad and self.resized_crop:
+            raise expected(
+                "pad or resized_crop", f"pad: {self.pad} with resized_crop", "write pad: 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -50,20 +61,27 @@ class Recipe:
 class Selection:
     """Which epoch is deployed: the last one, or the best in natural plus robust accuracy.
 
+    Robust accuracy is the mean over `attack`: one PGD for each norm that a method trains against. A
+    method without an adversary has none; then natural accuracy alone decides.
+
     `validation` scores on a held-out slice of the training set. `paper-test` scores on the test set,
     as the papers did: every number that comes from it is marked. `gate` is the natural accuracy
     below which no epoch is taken (the released code's 0.88).
     """
 
     use: str = "last"
-    attack: PGD | None = None
+    attack: PGD | tuple[PGD, ...] | None = None  # alone, it has the id that it always had
     gate: float | None = None
 
     def __post_init__(self) -> None:
         if self.use not in SELECTIONS:
             raise unknown("selection", self.use, SELECTIONS, "a scale or a preset")
-        if self.use != "last" and self.attack is None:
-            raise expected("an attack to select by", "none", "give the data set a threat linf")
+
+    @property
+    def attacks(self) -> tuple[PGD, ...]:
+        if self.attack is None:
+            return ()
+        return self.attack if isinstance(self.attack, tuple) else (self.attack,)
 
 
 @dataclass(frozen=True)
@@ -125,14 +143,26 @@ class TrainRun:
         return self.recipe.data_parallel or own
 
 
+def pieces(method: Any) -> Iterator[Any]:
+    """A method and the dataclasses inside it: its learners, losses, threats, ..."""
+    if isinstance(method, tuple):
+        for own in method:
+            yield from pieces(own)
+    elif is_dataclass(method):
+        yield method
+        yield from pieces(tuple(getattr(method, f.name) for f in fields(method)))
+
+
 def whole_batch(method: Any) -> list[str]:
     """Why a method, or a loss inside it, must see a batch as a whole."""
-    if isinstance(method, tuple):
-        return [reason for own in method for reason in whole_batch(own)]
-    if not is_dataclass(method):
-        return []
-    own = [reason] if (reason := getattr(method, "NEEDS_WHOLE_BATCH", None)) else []
-    return own + whole_batch(tuple(getattr(method, f.name) for f in fields(method)))
+    reasons = (getattr(piece, "NEEDS_WHOLE_BATCH", None) for piece in pieces(method))
+    return [reason for reason in reasons if reason]
+
+
+def trained_norms(method: Any) -> list[str]:
+    """The norms of every threat that a method trains against, in the order of `ORDERS`."""
+    found = {piece.norm for piece in pieces(method) if isinstance(piece, Threat)}
+    return [norm for norm in ORDERS if norm in found]
 
 
 @dataclass(frozen=True)

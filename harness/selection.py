@@ -20,25 +20,30 @@ class Selector:
     def __init__(self, run: TrainRun, device: torch.device) -> None:
         self.run, self.device = run, device
         self.best: dict[str, Any] = {"epoch": None, "score": -1.0, "model": None}
-        if run.selection.attack is not None:
+        if run.selection.use != "last":
             split = "test" if run.selection.use == "paper-test" else "validation"
             self.judges = load(run.dataset, split)
 
     def judge(self, training: Training, epoch: int) -> dict[str, float]:
-        attack = self.run.selection.attack
-        if attack is None:
+        """Natural accuracy, robust accuracy (the mean over the norms), and that of each of several."""
+        if self.run.selection.use == "last":
             return {}
+        attacks = {f"robust_{one.ball.norm}": one for one in self.run.selection.attacks}
         model = training.deployed()  # asked for only here: some methods choose it at a cost
         generator = seeded(self.device, self.run.seed, "select", epoch)
-        size, correct = self.run.recipe.batch_size, {"natural": 0, "robust": 0}
+        size, correct = self.run.recipe.batch_size, dict.fromkeys(["natural", *attacks], 0)
         for first in range(0, len(self.judges), size):
             x, y = on_device(self.judges.take(slice(first, first + size)), self.device)
-            adversarial = perturb(attack, model, x, y, generator=generator)
-            for name, images in {"natural": x, "robust": adversarial}.items():
-                correct[name] += int(right(model, images, y).sum())
-        found = {name: count / len(self.judges) for name, count in correct.items()}
+            correct["natural"] += int(right(model, x, y).sum())
+            for name, attack in attacks.items():
+                adversarial = perturb(attack, model, x, y, generator=generator)
+                correct[name] += int(right(model, adversarial, y).sum())
+        each = {name: count / len(self.judges) for name, count in correct.items()}
+        found = {"natural": each.pop("natural")}
+        if each:
+            found["robust"] = sum(each.values()) / len(each)
         score = sum(found.values())
         if score > self.best["score"] and found["natural"] >= (self.run.selection.gate or 0):
             state = {name: value.detach().clone() for name, value in model.state_dict().items()}
             self.best = {"epoch": epoch, "score": score, "model": state}
-        return found
+        return found | (each if len(each) > 1 else {})

@@ -47,6 +47,10 @@ def set_at(tree, path, value):
         ("datasets/digits/threats/linf/eps", "8/0", "a number or fraction"),
         ("datasets/digits/threats/linf/norm", "l7", r"threats\.linf\.norm"),
         ("networks/tiny/robust/lr", "fast", "expected a number"),
+        ("artefacts/cvpr23_table3/recipe", {"epoch": 200}, "a recipe with epochs, batch_size"),
+        ("artefacts/zipper_table5/threats", {"l2": "l2_ziper"}, "did you mean 'l2_zipper'"),
+        ("artefacts/zipper_table5/threats", {"l_2": "l2_zipper"}, "did you mean 'l2"),
+        ("datasets/imagenet/augment/resized_crop", 0, "the side of what a random resized crop"),
     ],
 )
 def test_a_mistake_in_the_grid(path, value, message, tmp_path):
@@ -128,6 +132,41 @@ def test_each_data_set_of_a_table_may_have_its_own_number_of_seeds():
     own["artefacts"]["cvpr23_table2"]["seeds"] = {"mnits": 3}
     with pytest.raises(UserError, match="did you mean 'mnist'"):
         Plan(GRID, {**scale, **own}, "lite")
+
+
+def test_each_data_set_of_a_scale_may_have_its_own_number_of_test_images():
+    test = {**SCALE["test"], "examples_of": {"digits20": 7}}
+    columns = Plan(GRID, {**SCALE, "test": test}, "ci").columns
+    assert columns.probe("PGD20", "digits").examples == SCALE["test"]["examples"]
+    assert columns.probe("PGD20", "digits20").examples == 7
+    _, probes = columns.formula("C5", "digits20", set(), "as_named")
+    assert {probe.examples for probe in probes} == {7}
+    test["examples_of"] = {"digits21": 7}
+    with pytest.raises(UserError, match="did you mean 'digits20'"):
+        Plan(GRID, {**SCALE, "test": test}, "ci")
+
+
+def test_a_method_in_two_artefacts_is_two_runs_where_these_train_in_two_ways():
+    """An artefact's recipe lies over the data set's and under the preset's and the scale's."""
+    grid, scale = copy.deepcopy(GRID), {**SCALE, "recipe": {"batch_size": 64}}
+    grid["datasets"]["digits20"]["recipe"] = {"epochs": 7}
+    grid["artefacts"]["cvpr23_table3"]["methods"] = ["at", "rmc", "at@official"]
+    plan = Plan(grid, scale, "ci")
+
+    def epochs(artefact: str, method: str) -> int:
+        rows = plan.artefacts[artefact].rows
+        (run,) = {row.runs[0] for row in rows if (row.method, row.dataset) == (method, "cifar100")}
+        found = plan.run(run).recipe.epochs
+        assert {plan.run(parent).recipe.epochs for parent in plan.run(run).parents} <= {found}
+        return found
+
+    assert epochs("plusplus_table2", "at") == epochs("plusplus_table2", "rmc") == 7
+    assert epochs("cvpr23_table3", "at") == epochs("cvpr23_table3", "rmc") == 200
+    grid["presets"]["official"]["recipes"]["at"]["epochs"] = 55
+    plan = Plan(grid, scale, "ci")
+    assert epochs("cvpr23_table3", "at@official") == 55
+    plan = Plan(grid, SCALE, "ci")  # its recipe says epochs
+    assert epochs("cvpr23_table3", "at") == SCALE["recipe"]["epochs"]
 
 
 def test_rows_limit_every_artefact():

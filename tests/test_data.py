@@ -7,12 +7,14 @@ import torch
 from conftest import generator
 from scipy.io import savemat
 
-from harness.augment import augmented
+from harness import distributed
+from harness.augment import augmented, random_boxes, resized
 from harness.data import load
 from harness.data.sets import SETS
 from harness.errors import UserError
 from harness.identity import canonical
 from harness.runs import Augment
+from harness.vision import import_torchvision
 
 RNG = np.random.default_rng(0)
 
@@ -184,3 +186,62 @@ def test_no_cutout_leaves_identity_and_random_stream_as_they_were():
     plain, cut = (augmented(pixels, Augment(1, True, size), generator(1)) for size in (None, 3))
     assert torch.equal(torch.where(cut == 0, cut, plain), cut)
     assert "cutout" not in canonical(Augment(1, True))
+
+
+def test_a_resized_crop_is_torchvision_s():
+    """The same box gives the same pixels, enlarged or shrunk, but for ties in rounding."""
+    import_torchvision()
+    from torchvision.transforms.functional import resized_crop
+
+    for shape, side in (((12, 3, 40, 40), 32), ((12, 3, 30, 50), 8)):
+        pixels = torch.randint(256, shape, generator=generator(), dtype=torch.uint8)
+        boxes = random_boxes(shape, generator(1))
+        theirs = [
+            resized_crop(image, *box.tolist(), [side, side], antialias=True).float()
+            for image, box in zip(pixels, boxes, strict=True)
+        ]
+        away = (resized(pixels, boxes, side) - torch.stack(theirs)).abs()
+        assert away.max() <= 1
+        assert (away > 0).float().mean() < 0.01
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (16, 64), (64, 16)])
+def test_random_boxes_are_distributed_as_torchvision_s(height, width):
+    """Means and deviations of 4,000 boxes; the long shapes often fall back on their middle."""
+    import_torchvision()
+    from torchvision.transforms import RandomResizedCrop
+
+    count, image = 4000, torch.empty(1, height, width)
+    ours = random_boxes((count, 1, height, width), generator()).float()
+    torch.manual_seed(0)
+    draws = [RandomResizedCrop.get_params(image, [0.08, 1], [3 / 4, 4 / 3]) for _ in range(count)]
+    theirs = torch.tensor(draws).float()
+    error = 5 * theirs.std(dim=0) / count**0.5 * 2**0.5
+    assert ((ours.mean(dim=0) - theirs.mean(dim=0)).abs() <= error + 1e-6).all()
+    assert torch.allclose(ours.std(dim=0), theirs.std(dim=0), rtol=0.1)
+    assert (ours[:, :2] >= 0).all()
+    assert (ours[:, :2] + ours[:, 2:] <= torch.tensor([height, width])).all()
+
+
+def test_a_resized_crop_of_a_batch_comes_from_its_seed_alone():
+    pixels = torch.randint(256, (6, 3, 20, 20), generator=generator(), dtype=torch.uint8)
+    augment = Augment(0, True, cutout=4, resized_crop=12)
+    made = augmented(pixels, augment, generator(1))
+    assert made.shape == (6, 3, 12, 12)
+    assert torch.equal(made, augmented(pixels, augment, generator(1)))
+    assert not torch.equal(made, augmented(pixels, augment, generator(2)))
+    with torch.autocast("cpu", torch.bfloat16):  # as a step of `amp: bf16` asks for its batch
+        assert torch.equal(made, augmented(pixels, augment, generator(1)))
+    assert "resized_crop" not in canonical(Augment(1, True))
+    with pytest.raises(UserError, match="write pad: 0"):
+        Augment(4, True, resized_crop=12)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 3), (3, 7)])
+def test_processes_that_share_a_batch_draw_the_boxes_of_the_whole(begin, end, monkeypatch):
+    together = random_boxes((7, 3, 20, 20), generator())
+    for name, value in {"size": 2, "images": 7, "begin": begin, "end": end}.items():
+        monkeypatch.setattr(distributed._Team, name, value)
+    with distributed.drawing():
+        own = random_boxes((end - begin, 3, 20, 20), generator())
+    assert torch.equal(own, together[begin:end])

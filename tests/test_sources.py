@@ -12,15 +12,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from conftest import command
 from PIL import Image
 from test_data import RNG, idx, write_cifar, write_mnist
 
+from harness.batches import Batches, whole
 from harness.data import cache, corrupted, load
 from harness.data.archives import check_md5, unpack
+from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 from harness.data.stream import Stream
 from harness.errors import UserError
+from harness.plan import Plan
+from harness.runs import Augment
 
 
 @pytest.fixture
@@ -312,21 +317,94 @@ def test_a_truncated_image_is_named(tiny):
         load("tinyimagenet", "train")
 
 
-def test_imagenet_takes_five_of_a_class_and_crops_the_middle(folder, monkeypatch):
-    monkeypatch.setitem(SETS, "imagenet", replace(SETS["imagenet"], classes=2))
-    for name in ("n01", "n02"):
+@pytest.fixture
+def imagenet(folder, monkeypatch):
+    """Two classes of ImageNet, in its layout; five test images are drawn of fourteen."""
+    entry = SETS["imagenet"]
+    read = {**entry.read, "test": lambda files: read_class_folders(files, 224, 256, sample=5)}
+    small = replace(entry, classes=2, images={"train": 40, "test": 5}, read=read)
+    monkeypatch.setitem(SETS, "imagenet", small)
+    for label, name in enumerate(("n01", "n02")):
         for i in range(7):
-            picture(folder / "imagenet" / "val" / name / f"{i}.JPEG", (300, 260), level=10 * i)
-        picture(folder / "imagenet" / "train" / name / "0.JPEG", (100, 500))
-    wide = Image.fromarray(np.repeat(np.arange(256, dtype=np.uint8)[None], 128, axis=0))
-    wide.save(folder / "imagenet" / "val" / "n01" / "0.JPEG", "JPEG", quality=95)
-    images = load("imagenet", "test")
-    assert images.x.shape == (10, 3, 224, 224)
-    assert images.y.tolist() == [0, 1] * 5
-    assert images.x[0].mean() == pytest.approx(127.5, abs=1.5)  # the middle of a ramp
-    assert int(images.x[0].max()) - int(images.x[0].min()) == pytest.approx(112, abs=6)
-    assert images.source == "local folder, subset 10 of 5000"
-    assert len(load("imagenet", "train+validation")) == 2
+            level = 100 * label + 10 * i
+            picture(folder / "imagenet" / "val" / name / f"{i}.JPEG", (300, 260), level)
+        for i in range(20):
+            picture(folder / "imagenet" / "train" / name / f"{i}.JPEG", (90, 70), 100 * label + i)
+    return folder / "imagenet"
+
+
+def test_imagenet_is_tested_on_a_random_sample(imagenet):
+    test = load("imagenet", "test")
+    assert test.x.shape == (5, 3, 224, 224)
+    assert test.source == "local folder"
+    levels = test.x[:, 0].mean(axis=(1, 2))
+    drawn = np.random.default_rng(0).permutation(14)[:5]  # round robin over the classes
+    expected = np.array([100 * (i % 2) + 10 * (i // 2) for i in drawn])
+    assert np.abs(levels - expected).max() < 3
+    assert test.y.tolist() == [i % 2 for i in drawn]
+
+
+def test_a_sample_may_miss_a_class_and_a_training_set_may_not(imagenet):
+    for file in (imagenet / "val" / "n02").iterdir():
+        file.unlink()
+    assert load("imagenet", "test").y.tolist() == [0] * 5
+    for file in (imagenet / "train" / "n02").iterdir():
+        file.unlink()
+    with pytest.raises(UserError, match="none of class 1"):
+        load("imagenet", "train")
+
+
+def test_imagenet_s_training_images_are_stored_larger_and_judged_in_the_middle(imagenet):
+    ramp = np.repeat(np.arange(256, dtype=np.uint8)[None], 128, axis=0)
+    for split in ("train", "val"):
+        for file in (imagenet / split).rglob("*.JPEG"):
+            Image.fromarray(ramp).save(file, "JPEG", quality=95)
+    train, held_out = load("imagenet", "train"), load("imagenet", "validation")
+    assert train.x.shape == (36, 3, 256, 256)
+    assert held_out.x.shape == (4, 3, 224, 224)
+    assert spread(train.x[0]) == pytest.approx(
+        128, abs=6
+    )  # the middle square of a ramp twice as wide
+    for middle in (held_out, load("imagenet", "test")):
+        assert spread(middle.x[0]) == pytest.approx(112, abs=6)
+        assert middle.x[0].mean() == pytest.approx(127.5, abs=1.5)
+    same = train.centre((224, 224)).x[0].astype(int) - held_out.x[0].astype(int)
+    assert np.abs(same).max() <= 2
+    assert whole("imagenet", "train", torch.device("cpu"), 3).x.shape == (3, 3, 224, 224)
+
+
+def spread(image: np.ndarray) -> int:
+    return int(image.max()) - int(image.min())
+
+
+def test_training_on_imagenet_crops_at_random(imagenet):
+    plan, cpu = Plan.read("paper"), torch.device("cpu")
+    run = plan.train_run("at", "imagenet", "resnet50", seed=0)
+    run = replace(run, recipe=replace(run.recipe, batch_size=8))
+    noise = np.random.default_rng(1).integers(256, size=(256, 256, 3), dtype=np.uint8)
+    for file in (imagenet / "train").rglob("*.JPEG"):
+        Image.fromarray(noise).save(file, "JPEG")
+    batches = Batches(run, cpu)
+    order = batches.order(0)
+    first, again, later = (batches.at(order, epoch, 0).x for epoch in (0, 0, 1))
+    assert first.shape == (8, 3, 224, 224)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, later)
+    assert len({image.numpy().tobytes() for image in first}) == 8  # of one and the same picture
+    assert 0 <= first.min() < first.max() <= 1
+    plain = replace(run.recipe, augment=Augment(0, True))
+    with pytest.raises(UserError, match="resized_crop for imagenet"):
+        Batches(replace(run, recipe=plain), cpu)
+
+
+def test_what_an_earlier_decoding_left_in_the_cache_is_not_read(imagenet, monkeypatch):
+    monkeypatch.setitem(SETS, "imagenet", replace(SETS["imagenet"], decoding="v1-"))
+    load("imagenet", "test")
+    shutil.rmtree(imagenet)  # now the cache is all there is
+    assert len(load("imagenet", "test")) == 5
+    monkeypatch.setitem(SETS, "imagenet", replace(SETS["imagenet"], decoding="v2-"))
+    with pytest.raises(UserError, match="expected imagenet"):
+        load("imagenet", "test")
 
 
 def test_images_that_are_not_sorted_into_classes(folder):

@@ -163,6 +163,37 @@ def test_an_epoch_is_judged_in_batches(plan, lab, monkeypatch):
     assert judged["robust"] <= judged["natural"]
 
 
+def test_an_epoch_is_judged_in_every_norm_of_its_method(plan, lab):
+    """Natural plus the mean over the norms decides; without a norm, natural accuracy alone."""
+    linf, l2 = (plan.columns.pgd("digits", norm, 20) for norm in ("linf", "l2"))
+    found = {}
+    for attack in (linf, l2, (linf, l2), None):
+        run = run_of(plan, "nt", selection=Selection("validation", attack))
+        selector = Selector(run, CPU)
+        judged = selector.judge(run.method.start(lab), 0)
+        assert selector.best["score"] == judged["natural"] + judged.get("robust", 0)
+        found[attack] = judged
+    assert list(found[linf]) == list(found[l2]) == ["natural", "robust"]
+    assert list(found[None]) == ["natural"]
+    both = found[linf, l2]
+    assert list(both) == ["natural", "robust", "robust_linf", "robust_l2"]
+    assert both["robust"] == pytest.approx((both["robust_linf"] + both["robust_l2"]) / 2)
+    # One attack after the other draws from one stream: the starts differ, the accuracies hardly.
+    assert both["robust_linf"] == pytest.approx(found[linf]["robust"], abs=0.1)
+    assert both["robust_l2"] == pytest.approx(found[l2]["robust"], abs=0.1)
+
+
+def test_without_an_adversary_natural_accuracy_selects(plan, tmp_path):
+    run = run_of(plan, "nt", selection=Selection("validation"))
+    train(run, tmp_path, CPU)
+    about = json.loads(paths.description(tmp_path, run.id).read_text())
+    head, *rows = paths.history(tmp_path, run.id).read_text().splitlines()
+    assert "robust" not in head
+    place = head.split(",").index("natural")
+    natural = [float(row.split(",")[place]) for row in rows]
+    assert about["deployed_epoch"] == natural.index(max(natural)) + 1
+
+
 def test_an_impossible_gate_deploys_the_last_epoch(plan, tmp_path):
     attack = plan.columns.probe("PGD20", "digits").attack
     run = run_of(plan, "nt", selection=Selection("validation", attack, gate=1.0))

@@ -1,7 +1,8 @@
 """Data sets behind one call: `load(name, split) -> Images`.
 
 Splits are `train` (without the validation slice), `validation` (a fixed slice of the official
-training set), `train+validation` and `test`. No torch here: reports read labels and images too.
+training set), `train+validation` and `test`. No torch here: reports read labels and images too. What is
+evaluated on (`validation`, `test`) has the size that networks take; training images may be larger.
 
 A corrupted set is a data set like any other, with a test split only: `cifar10-c/fog/3` is CIFAR-10-C's
 fog at severity 3; `cifar10-p/tilt` is a sequence of CIFAR-10-P, all frames of an image in a row
@@ -40,6 +41,13 @@ class Images:
     def take(self, rows: slice | np.ndarray) -> Images:
         return replace(self, x=self.x[rows], y=self.y[rows])
 
+    def centre(self, size: tuple[int, int]) -> Images:
+        """The middle of images that are stored larger than a network takes them."""
+        top, left = (
+            (own - wanted) // 2 for own, wanted in zip(self.x.shape[2:], size, strict=True)
+        )
+        return replace(self, x=self.x[:, :, top : top + size[0], left : left + size[1]])
+
 
 def load(name: str, split: str) -> Images:
     if split not in SPLITS:
@@ -59,7 +67,8 @@ def load(name: str, split: str) -> Images:
     order = np.random.default_rng(0).permutation(len(images))
     size = _validation_size(len(images))
     rows = order[:size] if split == "validation" else np.sort(order[size:])
-    return images.take(rows)
+    taken = images.take(rows)
+    return taken.centre(entry.size) if split == "validation" else taken
 
 
 def _validation_size(images: int) -> int:

@@ -75,9 +75,9 @@ def slot(name: str, split: str, key: str) -> Path:
     return cache_folder() / f"{name.replace('/', '_')}-{split}-{key}"
 
 
-def slots(name: str, split: str) -> list[Path]:
-    """Every finished one of a set, the newest first."""
-    found = cache_folder().glob(f"{name.replace('/', '_')}-{split}-*/about.json")
+def slots(name: str, split: str, key: str = "") -> list[Path]:
+    """Every finished one of a set whose key begins so, the newest first."""
+    found = cache_folder().glob(f"{name.replace('/', '_')}-{split}-{key}*/about.json")
     return [path.parent for path in sorted(found, key=os.path.getmtime, reverse=True)]
 
 

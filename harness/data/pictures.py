@@ -19,8 +19,16 @@ _SUFFIXES = {".jpeg", ".jpg", ".png"}
 _CHUNK = 128
 
 
-def read_class_folders(files: list[Path], size: int, per_class: int | None = None) -> Arrays:
-    """<folder>/<class>/*.JPEG or <folder>/<class>/images/*.JPEG, at most `per_class` of each."""
+_DRAW = 0  # the seed of a random sample: a constant, so that all runs see the same images
+
+
+def read_class_folders(
+    files: list[Path], size: int, short_side: int | None = None, sample: int | None = None
+) -> Arrays:
+    """<folder>/<class>/*.JPEG or <folder>/<class>/images/*.JPEG, or a random `sample` of them.
+
+    The sample is drawn from all images of all classes alike, in the order in which it is drawn.
+    """
     folder = files[0]
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
     if not classes:
@@ -29,9 +37,12 @@ def read_class_folders(files: list[Path], size: int, per_class: int | None = Non
     for label, path in enumerate(classes):
         nested = path / "images"
         names = _image_files(nested if nested.is_dir() else path)
-        rows += [(rank, label, file) for rank, file in enumerate(names[:per_class])]
+        rows += [(rank, label, file) for rank, file in enumerate(names)]
     rows.sort()
-    return _decoded([file for _, _, file in rows], [label for _, label, _ in rows], size)
+    if sample is not None:
+        rows = [rows[i] for i in np.random.default_rng(_DRAW).permutation(len(rows))[:sample]]
+    labels = [label for _, label, _ in rows]
+    return _decoded([file for _, _, file in rows], labels, size, short_side)
 
 
 def read_tiny_validation(files: list[Path]) -> Arrays:
@@ -50,16 +61,19 @@ def _image_files(folder: Path) -> list[Path]:
     return sorted(files, key=lambda path: (len(path.name), path.name))  # _2 before _10
 
 
-def _decoded(files: list[Path], labels: list[int], size: int) -> Arrays:
+def _decoded(
+    files: list[Path], labels: list[int], size: int, short_side: int | None = None
+) -> Arrays:
     def chunks() -> Iterator[np.ndarray]:
         for first in range(0, len(files), _CHUNK):
-            yield np.stack([_picture(file, size) for file in files[first : first + _CHUNK]])
+            some = files[first : first + _CHUNK]
+            yield np.stack([_picture(file, size, short_side or size) for file in some])
 
     return Stream((len(files), 3, size, size), chunks), np.array(labels, dtype=np.int64)
 
 
-def _picture(file: Path, size: int) -> np.ndarray:
-    """One file as (3, size, size): shorter side to size*256/224, centre cropped, unless it fits."""
+def _picture(file: Path, size: int, short_side: int) -> np.ndarray:
+    """One file as (3, size, size): the middle of the image at a short side of `short_side`."""
     from PIL import Image
 
     try:
@@ -69,10 +83,10 @@ def _picture(file: Path, size: int) -> np.ndarray:
             f"expected an image in {file}, found something that cannot be decoded ({error}); "
             f"fetch it again."
         ) from None
-    if image.size != (size, size):
-        scale = size * 256 / 224 / min(image.size)
-        width, height = (max(size, round(scale * side)) for side in image.size)
-        left, top = (width - size) // 2, (height - size) // 2
+    shortest = min(image.size)
+    if shortest != short_side:
+        width, height = (short_side * side // shortest for side in image.size)
         image = image.resize((width, height), Image.Resampling.BILINEAR)
-        image = image.crop((left, top, left + size, top + size))
+    left, top = ((side - size) // 2 for side in image.size)
+    image = image.crop((left, top, left + size, top + size))
     return np.asarray(image).transpose(2, 0, 1)

@@ -53,7 +53,7 @@ def at_hand(entry: DataSet, split: str) -> Stored | None:
         return Stored(x, y, "embedded", digest_of(x, y))
     folder = data_folder()
     if entry.present(folder, split):
-        key = f"local-{_signature(folder, entry.files[split])}"
+        key = f"{entry.decoding}local-{_signature(folder, entry.files[split])}"
         stored = _keep(entry, split, key, "local folder", lambda: _decode(entry, folder, split))
         return _announced(entry, split, stored)
     cached = _cached(entry, split)
@@ -69,13 +69,13 @@ def _announced(entry: DataSet, split: str, stored: Stored) -> Stored:
 
 def _cached(entry: DataSet, split: str) -> Stored | None:
     """Decoded earlier, from files that need not exist any more."""
-    known = slots(entry.name, split)
+    known = slots(entry.name, split, entry.decoding)
     return read(known[0]) if known else None
 
 
 def check(entry: DataSet, split: str, arrays: Arrays) -> None:
     x, y = arrays
-    shape = (len(y), entry.channels, *entry.size)
+    shape = (len(y), entry.channels, *entry.stored_size(split))
     if x.shape != shape or x.dtype != np.uint8:
         raise expected(
             f"{entry.name} as uint8 {shape}", f"{x.dtype} {x.shape}", "delete and fetch it again"
@@ -87,7 +87,7 @@ def check(entry: DataSet, split: str, arrays: Arrays) -> None:
             "delete and fetch it again",
         )
     counts = np.bincount(y, minlength=entry.classes)
-    if not counts.all():
+    if not counts.all() and split not in entry.sampled:
         raise expected(
             f"images of all {entry.classes} classes in {entry.name}'s {split} split",
             f"none of class {int(counts.argmin())}",
@@ -170,7 +170,7 @@ def _fetch(entry: DataSet, wanted: str) -> Stored:
             aside.mkdir(parents=True)
             try:
                 decode = fetch(entry, aside)
-                key = source.replace(" ", "-").replace("@", "-")
+                key = entry.decoding + source.replace(" ", "-").replace("@", "-")
                 fetched = {
                     split: _keep(entry, split, key, source, partial(decode, split))
                     for split in entry.files
