@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count
-from harness.build import DEFAULT_PRESET, Builder, registry
+from harness.build import DEFAULT_PRESET, Builder, fraction, registry
 from harness.columns import PROTOCOLS, Columns, Formula
 from harness.config import merged, read_grid, read_scale
 from harness.errors import run_command, unknown
@@ -126,17 +126,22 @@ class Plan:
         dataset: str,
         network: str,
         seed: int,
-        watch: Mapping[str, int] | None = None,
+        watch: Mapping[str, Any] | None = None,
     ) -> TrainRun:
         """The run that trains a grid's method; its parents are planned along with it."""
         dataset, network = self.dataset(dataset), self.network(network)
-        key = (slug, dataset, network, seed, watch is not None)
+        watched = self._watch(dataset, watch) if watch else None
+        key = (slug, dataset, network, seed, watched)
         if key not in self._trained:
-            self._trained[key] = self._train_run(slug, dataset, network, seed, watch)
+            self._trained[key] = self._train_run(slug, dataset, network, seed, watched)
         return self._trained[key]
 
+    def _watch(self, dataset: str, entry: Mapping[str, Any]) -> Watch:
+        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
+        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
+
     def _train_run(
-        self, slug: str, dataset: str, network: str, seed: int, watch: Mapping[str, int] | None
+        self, slug: str, dataset: str, network: str, seed: int, watch: Watch | None
     ) -> TrainRun:
         builder = self._builder(dataset, network)
         method = builder.method(slug)
@@ -157,7 +162,7 @@ class Plan:
             selection=self._selection(preset, dataset),
             seed=seed,
             parents=tuple(parents),
-            watch=Watch(self.columns.pgd(dataset, "linf", 20), **watch) if watch else None,
+            watch=watch,
         )
         return self.runs.setdefault(run.id, run)
 

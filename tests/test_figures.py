@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -102,9 +103,19 @@ def test_radii_scale_ball_and_step_together(plan):
 
 
 def test_moments_that_keep_images():
-    watch = Watch(Plan.read("ci").columns.pgd("digits", "linf", 20), examples=10, epochs=3)
-    assert [e + 1 for e in range(12) if watch.keeps_images_after(e, 12)] == [4, 8, 12]
-    assert [e + 1 for e in range(2) if watch.keeps_images_after(e, 2)] == [1, 2]
+    """Zipper's epochs in its own budget; in a shorter one the epochs that they fall in, each once."""
+    plan = Plan.read("paper")
+    watch = plan.run(plan.artefact("zipper_fig6").runs[0]).watch
+
+    def kept(epochs):
+        return [e + 1 for e in range(epochs) if watch.keeps_images_after(e, epochs)]
+
+    assert kept(120) == [75, 80, 85, 90, 94, 100, 120]
+    assert kept(12) == [8, 9, 10, 12]
+    assert kept(1) == [1]
+    for wrong in ((), (Fraction(0),), (Fraction(121, 120),)):
+        with pytest.raises(UserError, match="expected moments of a watch as shares of the run"):
+            Watch(watch.attack, 10, wrong)
 
 
 def test_a_method_looks_the_same_everywhere(plan):
