@@ -70,9 +70,9 @@ def spread(
     with torch.no_grad():
         points = [[p.detach() for p in model.parameters()] for model in models]
         if centre is None:
-            middle = [torch.zeros_like(p) for p in points[0]]
-            for point, weight in zip(points, weights, strict=True):
-                torch._foreach_add_(middle, point, alpha=weight)
+            middle = [p.clone() for p in points[0]]  # from there: equal points are their own mean
+            for point, weight in zip(points[1:], weights[1:], strict=True):
+                torch._foreach_add_(middle, torch._foreach_sub(point, points[0]), alpha=weight)
         else:
             middle = [p.detach() for p in centre.parameters()]
         return sum(

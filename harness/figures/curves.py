@@ -66,8 +66,10 @@ def draw_curves(source: Source) -> tuple[Figure, pd.DataFrame]:
     for axes, quantity in zip(grid[:, 0], quantities, strict=False):
         axes.set_ylabel(_TITLES[quantity] if len(quantities) > 1 else "")
     table = pd.concat(drawn)
+    for axes in grid.flat if len(quantities) > 1 else ():
+        _from_zero(axes)
     if table.quantity.str.endswith(AFTER).any():
-        figure.legend(handles=_kinds(), loc="outside lower right", ncols=2, fontsize=7)
+        figure.legend(handles=_kinds(), loc="outside upper center", ncols=2, fontsize=7)
     return figure, table
 
 
@@ -105,9 +107,17 @@ def _before_and_after(
     axes.plot(other.epoch, factor * other[f"{name}{AFTER}"], **own, **_HOLLOW)
 
 
+def _from_zero(axes: Axes) -> None:
+    """A logarithmic axis down to 0: distances shrink by orders, and overwritten learners have none."""
+    values = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
+    smallest = min(values[values > 0], default=1.0)
+    axes.set_yscale("symlog", linthresh=10.0 ** np.floor(np.log10(smallest)))
+    axes.set_ylim(bottom=0)
+
+
 def _kinds() -> list[Line2D]:
     """What a line and a hollow point mean, for a legend."""
-    after = "hollow: then overwritten by the global learner"
+    after = "hollow: then overwritten\nby the global learner"
     return [
         Line2D([], [], label="line: as the epoch ends", color=_GREY),
         Line2D([], [], label=after, color=_GREY, marker="o", **_HOLLOW),
@@ -140,9 +150,9 @@ def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
             axes.fill_between(history.epoch, 100 * low, 100 * high, color=colour, alpha=0.12, lw=0)
         axes.set_xlabel("epoch")
         whole_epochs(axes)
-        legend_beside(axes)
-    if any(name.endswith(AFTER) for name in history):
-        figure.legend(handles=_kinds(), loc="outside lower center", ncols=2)
+        handles, _ = axes.get_legend_handles_labels()
+        after = any(name.startswith(kind) and name.endswith(AFTER) for name in history)
+        legend_beside(axes, handles=handles + (_kinds() if after else []))
     grid[0].set_ylabel(PERCENT)
     grid[0].set_title("natural images", loc="left")
     grid[1].set_title(f"PGD{run.watch.attack.steps} examples", loc="left")

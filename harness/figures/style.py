@@ -107,7 +107,9 @@ def sign(figure: Figure, source: Source, drawn: pd.DataFrame) -> None:
     if "low" in drawn:
         words.append("bars are 95 % intervals")
     budget = plan.scale["autoattack"]
-    if budget and any(column.startswith(("AA", "true")) for column in source.artefact.columns):
+    if budget and any(
+        "AA" in column or column == "true_union" for column in source.artefact.columns
+    ):
         shortened = ", ".join(f"{count} {what}" for what, count in budget.items())
         words.append(f"AutoAttack shortened to {shortened}")
     text = "; ".join(words) + "\n" + plan.scale["notice"]
