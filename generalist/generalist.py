@@ -34,10 +34,10 @@ code's clock, as now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from generalist.gamma import check_gamma, check_shares, weights_at
 from harness.contracts import Batch, Clock, Lab
@@ -50,6 +50,7 @@ REDISTRIBUTIONS = ("once", "throughout")
 OVERWRITTEN = ("learners", "averages")
 CLOCKS = ("step", "epoch")
 _EPOCHS = 120  # of the papers: what their code does for an epoch, we do for a 120th of a run
+T = TypeVar("T")
 _TASKS = {"nt": "nt", "at": "linf", "at_l2": "l2"}  # a learner's slug -> its task in the papers
 
 
@@ -160,8 +161,24 @@ class GeneralistTraining:
 
     def networks(self) -> dict[str, torch.nn.Module]:
         """The learners, as they enter the mixture."""
+        return self._named(own.deployed() for own in self.learners)
+
+    def shares(self, clock: Clock) -> dict[str, float]:
+        return self._named(self.generalist.weights_at(clock))
+
+    def redistributed(self, clock: Clock) -> dict[str, torch.nn.Module] | None:
+        """theta_g in the place of every learner, but for weight averages that survive."""
+        if not self.generalist.redistributes_before(clock):
+            return None
+        survive = self.generalist.overwrites == "learners"
+        return self._named(
+            own.deployed() if survive and single.average else self.theta_g
+            for single, own in zip(self.generalist.learners, self.learners, strict=True)
+        )
+
+    def _named(self, values: Iterable[T]) -> dict[str, T]:
         slugs = [single.slug for single in self.generalist.learners]
-        return dict(zip(slugs, (own.deployed() for own in self.learners), strict=True))
+        return dict(zip(slugs, values, strict=True))
 
     def _start(self, lab: Lab) -> list[Any]:
         return [single.start(lab) for single in self.generalist.learners]
@@ -173,9 +190,8 @@ class GeneralistTraining:
         weights = self.generalist.weights_at(clock)
         sources = [learner.deployed() for learner in self.learners]
         mix_into(self.theta_g, sources, weights, self.generalist.average.decay_at(clock.steps_done))
-        names = [single.slug for single in self.generalist.learners]
-        told = {f"loss_{name}": loss for name, loss in zip(names, losses, strict=True)}
-        return told | {f"gamma_{name}": share for name, share in zip(names, weights, strict=True)}
+        told = {f"loss_{name}": loss for name, loss in self._named(losses).items()}
+        return told | {f"gamma_{name}": share for name, share in self._named(weights).items()}
 
     def _losses(self, batch: Batch, clock: Clock, rates: list[float]) -> list[float]:
         """One step of every learner."""

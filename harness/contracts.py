@@ -89,6 +89,13 @@ class Ensemble(Protocol):
 
     def networks(self) -> dict[str, torch.nn.Module]: ...
 
+    def shares(self, clock: Clock) -> dict[str, float]:
+        """How much each network weighs in the deployed one, at `clock`'s step."""
+
+    def redistributed(self, clock: Clock) -> dict[str, torch.nn.Module] | None:
+        """The networks as they will be after the redistribution just before `clock`'s step, which
+        this does not carry out; None where none is due."""
+
 
 class Method(Protocol):
     """A frozen dataclass; its fields are its hyper-parameters."""

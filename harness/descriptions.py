@@ -18,6 +18,8 @@ from harness.files import damaged, read_json, sha256, write_json, write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
+AFTER = ":after"  # ends the name of what a history holds as it is after a redistribution
+
 
 def write_description(
     results: Path, run_id: str, about: dict[str, Any], history: Sequence[Mapping[str, float]]

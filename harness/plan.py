@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property, reduce
@@ -11,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count
-from harness.build import DEFAULT_PRESET, Builder, registry
+from harness.build import DEFAULT_PRESET, Builder, fraction, registry
 from harness.columns import PROTOCOLS, Columns, Formula
 from harness.config import merged, read_grid, read_scale
 from harness.contracts import Method
 from harness.errors import run_command, unknown
-from harness.identity import fingerprint
 from harness.runs import (
     Augment,
     EvalRun,
@@ -153,10 +153,14 @@ class Plan:
         """
         dataset, network = self.dataset(dataset), self.network(network)
         own = {key: artefact[key] for key in _OF_ARTEFACT if artefact and key in artefact}
-        key = (slug, dataset, network, seed, fingerprint(own))
+        key = (slug, dataset, network, seed, json.dumps(own, sort_keys=True))
         if key not in self._trained:
             self._trained[key] = self._train_run(slug, dataset, network, seed, own)
         return self._trained[key]
+
+    def _watch(self, dataset: str, entry: Mapping[str, Any]) -> Watch:
+        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
+        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
 
     def _train_run(
         self, slug: str, dataset: str, network: str, seed: int, artefact: Mapping[str, Any]
@@ -184,7 +188,7 @@ class Plan:
             selection=self._selection(preset, dataset, method),
             seed=seed,
             parents=tuple(parents),
-            watch=Watch(self.columns.pgd(dataset, "linf", 20), **watch) if watch else None,
+            watch=self._watch(dataset, watch) if watch else None,
         )
         return self.runs.setdefault(run.id, run)
 

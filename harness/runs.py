@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from fractions import Fraction
 from functools import cached_property
+from math import ceil
 from typing import Any, ClassVar
 
 from harness.attacks import ORDERS, PGD, Staged, Threat
@@ -88,16 +90,25 @@ class Selection:
 class Watch:
     """What a run is asked to keep of its learners: accuracies at each epoch, images at some.
 
-    Measured on held-out training images. `epochs` moments, evenly spread, keep adversarial images.
+    Measured on held-out training images. `moments` are shares of the run ("75/120"): the epochs that
+    they fall in keep adversarial images.
     """
 
     attack: PGD
     examples: int
-    epochs: int
+    moments: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        wrong = [str(moment) for moment in self.moments if not 0 < moment <= 1]
+        if wrong or not self.moments:
+            raise expected(
+                "moments of a watch as shares of the run, above 0 and at most 1",
+                ", ".join(wrong) or "none",
+                "write them like 75/120",
+            )
 
     def keeps_images_after(self, epoch: int, epochs: int) -> bool:
-        moments = {-(-epochs * moment // self.epochs) for moment in range(1, self.epochs + 1)}
-        return epoch + 1 in moments
+        return epoch + 1 in {ceil(moment * epochs) for moment in self.moments}
 
 
 @dataclass(frozen=True)

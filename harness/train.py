@@ -116,7 +116,8 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
             seen: dict[str, float] = {}
             if distributed.leads():
                 with distributed.alone():
-                    seen = {**selector.judge(training, epoch), **watcher.look(training, epoch)}
+                    last_step = Clock(epoch, steps - 1, epochs, steps)
+                    seen = {**selector.judge(training, epoch), **watcher.look(training, last_step)}
             at = at.after_epoch(seen)
             if at.epoch < epochs:
                 keep(training)

@@ -62,6 +62,26 @@ def copy_into(target: torch.nn.Module, source: torch.nn.Module) -> None:
         torch._foreach_copy_(_state(target), _state(source))
 
 
+def spread(
+    models: Sequence[torch.nn.Module], weights: Sequence[float], centre: torch.nn.Module | None
+) -> float:
+    """sum_a weights_a |theta_a - centre|^2 over all parameters; without a centre, around the weighted
+    mean sum_a weights_a theta_a. The weights sum to 1."""
+    with torch.no_grad():
+        points = [[p.detach() for p in model.parameters()] for model in models]
+        if centre is None:
+            middle = [p.clone() for p in points[0]]  # from there: equal points are their own mean
+            for point, weight in zip(points[1:], weights[1:], strict=True):
+                torch._foreach_add_(middle, torch._foreach_sub(point, points[0]), alpha=weight)
+        else:
+            middle = [p.detach() for p in centre.parameters()]
+        return sum(
+            weight
+            * float(torch.stack(torch._foreach_norm(torch._foreach_sub(point, middle))).norm()) ** 2
+            for point, weight in zip(points, weights, strict=True)
+        )
+
+
 def distance(one: torch.nn.Module, other: torch.nn.Module) -> float:
     """The l_2 distance of all parameters, over the norm of `other`'s."""
     with torch.no_grad():

@@ -4,6 +4,8 @@ import copy
 import dataclasses
 import subprocess
 import sys
+import types
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -11,17 +13,21 @@ import pytest
 from conftest import ROOT, snakemake
 from matplotlib import image
 from test_tables import made_up
+from threadpoolctl import threadpool_limits
 
 from harness.cells import cells
 from harness.columns import Formula
+from harness.descriptions import AFTER
 from harness.errors import UserError
 from harness.figures.__main__ import KINDS, write_figure
+from harness.figures.embedding import embedded
 from harness.figures.images import chosen, predicted, tally
 from harness.figures.source import Source
 from harness.figures.style import PALETTE, look, pretty
 from harness.plan import Plan
 from harness.records import Record
 from harness.runs import Watch
+from harness.statistics import interval
 
 
 def figures(plan):
@@ -102,9 +108,19 @@ def test_radii_scale_ball_and_step_together(plan):
 
 
 def test_moments_that_keep_images():
-    watch = Watch(Plan.read("ci").columns.pgd("digits", "linf", 20), examples=10, epochs=3)
-    assert [e + 1 for e in range(12) if watch.keeps_images_after(e, 12)] == [4, 8, 12]
-    assert [e + 1 for e in range(2) if watch.keeps_images_after(e, 2)] == [1, 2]
+    """Zipper's epochs in its own budget; in a shorter one the epochs that they fall in, each once."""
+    plan = Plan.read("paper")
+    watch = plan.run(plan.artefact("zipper_fig6").runs[0]).watch
+
+    def kept(epochs):
+        return [e + 1 for e in range(epochs) if watch.keeps_images_after(e, epochs)]
+
+    assert kept(120) == [75, 80, 85, 90, 94, 100, 120]
+    assert kept(12) == [8, 9, 10, 12]
+    assert kept(1) == [1]
+    for wrong in ((), (Fraction(0),), (Fraction(121, 120),)):
+        with pytest.raises(UserError, match="expected moments of a watch as shares of the run"):
+            Watch(watch.attack, 10, wrong)
 
 
 def test_a_method_looks_the_same_everywhere(plan):
@@ -151,8 +167,11 @@ def test_images_are_chosen_by_the_rule(plan, monkeypatch):
     assert chosen(source, own).tolist() == [3]
 
 
-@pytest.mark.parametrize(("name", "rows"), [("plusplus_fig8a", 8 * 5), ("cvpr23_fig5b", 2 * 8 * 5)])
-def test_images_carry_every_answer(plan, name, rows, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "rows", "shown"),
+    [("plusplus_fig8a", 60 * 5, 8 * 5), ("cvpr23_fig5b", 2 * 8 * 5, 2 * 8 * 5)],
+)
+def test_images_carry_every_answer(plan, name, rows, shown, monkeypatch):
     artefact = plan.artefact(name)
     ours = artefact.show["right"]
     read = {run: ({}, {"labels": {"digits": np.arange(60) % 10}}) for run in artefact.runs}
@@ -165,12 +184,158 @@ def test_images_carry_every_answer(plan, name, rows, monkeypatch):
     source = Source(artefact, plan, ROOT)
     monkeypatch.setitem(source.__dict__, "records", read)
     figure, drawn = KINDS[artefact.kind](source)
-    assert len(drawn) == rows
+    assert (len(drawn), drawn.shown.sum()) == (rows, shown)
     assert (drawn[drawn.method.isin(ours)].predicted == drawn[drawn.method.isin(ours)].label).all()
     assert (drawn[~drawn.method.isin(ours)].predicted == 3).all()
     texts = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert "3 ✗" in texts
     assert "4 ✓" in texts
+
+
+def test_what_the_text_says_of_one_picture_is_a_line_of_the_csv(monkeypatch):
+    """PART takes an airplane for a bird (Generalist++, VII-B), on an image that is not shown."""
+    plan = Plan.read("paper")
+    artefact, labels = plan.artefact("plusplus_fig8a"), np.array([5] * 11 + [0])
+    assert artefact.show["right"] == ["generalist_d_nt_linf", "generalist_t"]
+    baselines = {"part": 2, "fat": 3, "agr": 0}  # what each of them says of the last image
+    read = {}
+    for cell in artefact.cells:
+        said = labels.copy()
+        if cell.method in baselines:  # wrong on all others, so that these are shown
+            said[:-1], said[-1] = 7, baselines[cell.method]
+        own = record(said == labels, said)
+        heat = dataclasses.replace(own, heat=np.zeros((12, 4, 4), np.uint8))
+        about = {"labels": {"cifar10": labels}}
+        read[cell.runs[0]] = ({cell.formula.parts[0]: heat}, about)
+    source = Source(artefact, plan, ROOT)
+    monkeypatch.setitem(source.__dict__, "records", read)
+    images = types.SimpleNamespace(x=np.zeros((12, 3, 4, 4)))
+    monkeypatch.setitem(source.__dict__, "images", images)
+    _, drawn = KINDS["heatmaps"](source)
+    drawn = drawn.set_index("method")
+    found = drawn[(drawn.label_name == "airplane") & (drawn.predicted_name == "bird")]
+    assert (found.index.tolist(), found.image.tolist()) == (["part"], [11])
+    assert not found.shown.any()
+    assert (drawn.loc["agr"].predicted_name == "airplane").sum() == 1
+
+
+def test_the_rows_of_generalist_plusplus_figures_7_and_8(plan):
+    """As sections VII-A and VII-B name them."""
+    rows = {
+        "plusplus_fig7a": ["iat", "part", "agr", "generalist_d_nt_linf", "generalist_t"],
+        "plusplus_fig7b": ["msd", "eat", "rmc", "generalist_d_linf_l2", "generalist_t"],
+        "plusplus_fig8a": ["part", "fat", "agr", "generalist_d_nt_linf", "generalist_t"],
+        "plusplus_fig8b": ["eat", "rmc", "generalist_d_linf_l2", "generalist_t"],
+    }
+    for name, methods in rows.items():
+        assert [row.method for row in plan.artefact(name).rows] == methods
+        right = set(plan.artefact(name).show.get("right", ()))
+        assert right in (set(), {method for method in methods if method.startswith("generalist")})
+    assert plan.artefact("plusplus_fig7b").columns == ("mean_AA", "true_union")
+
+
+def test_no_figure_of_a_scale_loses_all_its_rows():
+    for scale in ("ci", "smoke", "lite", "paper"):
+        for artefact in Plan.read(scale).artefacts.values():
+            assert artefact.rows, (scale, artefact.name)
+            assert all(artefact.show.values()), (scale, artefact.name)
+
+
+def test_the_classes_of_a_mean_column(plan, monkeypatch):
+    """An image counts a half under one attack of two, and nothing in the true union."""
+    artefact = plan.artefact("plusplus_fig7b")
+    labels = np.array([3] * 4 + [8] * 6)
+    linf, l2 = [1, 1, 0, 0] + [1] * 6, [1, 0, 1, 0] + [1] * 6
+    read = {run: ({}, {"labels": {"digits": labels}}) for run in artefact.runs}
+    for cell in artefact.cells:
+        first, second = (part.probes for part in cell.formula.parts)
+        assert not set(first) & set(second)
+        for probes, right in ((first, linf), (second, l2)):
+            own = {probe: record(right, labels) for probe in probes}
+            read[cell.runs[0]][0].update(own)
+    source = Source(artefact, plan, ROOT)
+    monkeypatch.setitem(source.__dict__, "records", read)
+    figure, drawn = KINDS["classes"](source)
+    table = drawn[drawn.method == "msd"].set_index(["column", "class"])
+    assert table.ours.to_dict() == {
+        ("mean_AA", "3"): 50, ("mean_AA", "8"): 100, ("true_union", "3"): 25, ("true_union", "8"): 100
+    }  # fmt: skip
+    for column, values in (("mean_AA", [1, 0.5, 0.5, 0]), ("true_union", [1, 0, 0, 0])):
+        ends = [round(100 * end, 2) for end in interval(np.array([values]))]
+        assert table.loc[(column, "3"), ["low", "high", "n"]].tolist() == [*ends, 4]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["mean_AA (%)", "true_union (%)"]
+
+
+def test_the_increasing_trend_is_the_printed_one():
+    """Zipper A.9 and Table 9; Figure 9a's point is the run of that table."""
+    plan = Plan.read("paper")
+    (row,) = [
+        r for r in plan.artefact("plusplus_fig9a").rows if plan.label(r.method) == "increasing"
+    ]
+    printed = "generalist_d_nt_linf_gamma_0.25_0.5_0.75_1"
+    assert row.runs == (plan.train_run(printed, "cifar10", "resnet18", 0).id,)
+    assert plan.run(row.runs[0]).method.gamma == (0.25, 0.5, 0.75, 1)
+
+
+def test_curves_show_the_learners_before_and_after_where_they_differ(plan, monkeypatch):
+    artefact, before = plan.artefact("extra_distance"), [0.8, 0.5, 0.002]
+    after = [np.nan, 0.0, 0.002]  # nothing due; overwritten; an average that survives
+    quantities = ("theorem2", "theorem2_mean", "distance_at", "distance_nt")
+    history = pd.DataFrame({"epoch": [1, 2, 3]} | {name: before for name in quantities})
+    for name in quantities:
+        history[f"{name}{AFTER}"] = after
+    monkeypatch.setattr(Source, "history", lambda *_: history)
+    figure, drawn = KINDS["curves"](Source(artefact, plan, ROOT))
+    assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()] == [
+        "Theorem 2's term",
+        "distance / norm",
+    ]
+    panel = figure.axes[0]
+    assert panel.get_legend_handles_labels()[1] == [
+        "around the global learner",
+        "around the learners' mean",
+    ]
+    line, hollow = panel.lines[:2]
+    assert line.get_ydata().tolist() == before
+    assert (hollow.get_xdata().tolist(), hollow.get_ydata().tolist()) == ([2], [0])
+    assert hollow.get_markerfacecolor() == "none"
+    assert hollow.get_color() == line.get_color()
+    words = [text.get_text() for legend in figure.legends for text in legend.texts]
+    assert [word.partition(":")[0] for word in words] == ["line", "hollow"]
+    kept = drawn[(drawn.quantity == f"theorem2{AFTER}") & (drawn.method == "generalist_t")]
+    assert kept.value.tolist() == [0, 0.002]
+    monkeypatch.setattr(Source, "history", lambda *_: history[["epoch", "distance_at"]])
+    with pytest.raises(
+        UserError, match=r"expected theorem2 in .*history.csv, found no such column"
+    ):
+        KINDS["curves"](Source(artefact, plan, ROOT))
+
+
+def test_learners_show_both_series(plan, monkeypatch):
+    artefact = plan.artefact("zipper_fig5")
+    history = pd.DataFrame({"epoch": [1, 2], "distance_at": [1, 1], f"distance_at{AFTER}": [0, 0]})
+    history = history.assign(**{"natural:at": [0.5, 0.75], f"natural:at{AFTER}": [np.nan, 0.25]})
+    history = history.assign(
+        **{"robust:at<-nt": [0.25, 0.5], f"robust:at<-nt{AFTER}": [np.nan, 0.5]}
+    )
+    monkeypatch.setattr(Source, "history", lambda *_: history)
+    monkeypatch.setattr(Source, "trace", lambda *_: {"1:at": np.zeros((8, 1, 4, 4))})
+    figure, drawn = KINDS["learners"](Source(artefact, plan, ROOT))
+    natural, robust = figure.axes
+    assert [line.get_ydata().tolist() for line in natural.lines] == [[50, 75], [25]]
+    assert robust.lines[1].get_ydata().tolist() == []  # nothing changed there
+    labels = [text.get_text() for text in natural.get_legend().texts]
+    assert labels[:2] == ["AT learner", "line: as the epoch ends"]
+    assert labels[2].startswith("hollow")
+    assert set(drawn.quantity) == {name for name in history if name.startswith(("nat", "rob"))}
+
+
+def test_an_embedding_does_not_depend_on_the_threads():
+    images = np.random.default_rng(0).integers(0, 256, (300, 3, 8, 8), np.uint8)
+    with threadpool_limits(1):
+        one = embedded(images)
+    with threadpool_limits(4):
+        assert np.array_equal(embedded(images), one)
 
 
 def test_every_kind_is_drawn_through_the_workflow(built, grid):

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from harness.cells import value
 from harness.figures.source import Source
 from harness.figures.style import legend_beside, look, pretty, spread, whiskers
-from harness.statistics import wilson
+from harness.statistics import interval
 
 
 def draw(source: Source) -> tuple[Figure, pd.DataFrame]:
@@ -47,10 +47,10 @@ def draw(source: Source) -> tuple[Figure, pd.DataFrame]:
 def by_class(source: Source) -> pd.DataFrame:
     rows = []
     for cell in source.artefact.cells:
-        flags = value(cell.formula, source.records[cell.runs[0]][0])
+        right = value(cell.formula, source.records[cell.runs[0]][0])  # 1/2: under one attack of two
         for number in np.unique(source.labels):
-            own = flags[source.labels == number]
-            low, high = wilson(float(own.sum()), len(own))
+            own = right[source.labels == number]
+            low, high = interval(own[None])
             rows.append(
                 {
                     "method": cell.method,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from harness import paths
 from harness.artefacts import Row
+from harness.descriptions import AFTER
 from harness.errors import expected
 from harness.figures.source import Source
 from harness.figures.style import (
@@ -25,16 +30,24 @@ from harness.statistics import wilson
 _TITLES = {
     "loss": "training loss",
     "gamma": "mixing weight",
-    "distance": "distance / norm of the global learner",
+    "theorem2": "Theorem 2's term",
+    "distance": "distance / norm",
 }
+_TOGETHER = {"distance": ("theorem2", "distance")}  # drawn above each other
+_TERMS = {"theorem2": "around the global learner", "theorem2_mean": "around the learners' mean"}
+_WATCHED = ("natural:", "robust:")
 _COLUMNS = 4
+_GREY = "#666666"
+_HOLLOW: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none", "markersize": 4.5}
 
 
 def draw_curves(source: Source) -> tuple[Figure, pd.DataFrame]:
-    """A panel per method, a line per learner."""
-    quantity, rows = source.artefact.show["of"], source.artefact.rows
-    across = min(_COLUMNS, len(rows))
-    down = -(-len(rows) // across)
+    """A panel per method, a line per learner; several quantities stand above each other."""
+    wanted, rows = source.artefact.show["of"], source.artefact.rows
+    quantities = _TOGETHER.get(wanted, (wanted,))
+    panels = [(quantity, row) for quantity in quantities for row in rows]
+    across = min(_COLUMNS, len(rows)) if len(quantities) == 1 else len(rows)
+    down = -(-len(panels) // across)
     figure, grid = pyplot.subplots(
         down,
         across,
@@ -43,34 +56,78 @@ def draw_curves(source: Source) -> tuple[Figure, pd.DataFrame]:
         layout="constrained",
     )
     drawn = []
-    for axes, row in zip(grid.flat, rows, strict=False):
+    for axes, (quantity, row) in zip(grid.flat, panels, strict=False):
         drawn.append(_panel(axes, source, row, quantity))
-    for axes in grid.flat[len(rows) :]:
+    for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     figure.supxlabel("epoch", fontsize=9)
-    figure.supylabel(_TITLES[quantity], fontsize=9)
-    return figure, pd.concat(drawn)
+    if len(quantities) == 1:
+        figure.supylabel(_TITLES[wanted], fontsize=9)
+    for axes, quantity in zip(grid[:, 0], quantities, strict=False):
+        axes.set_ylabel(_TITLES[quantity] if len(quantities) > 1 else "")
+    table = pd.concat(drawn)
+    for axes in grid.flat if len(quantities) > 1 else ():
+        _from_zero(axes)
+    if table.quantity.str.endswith(AFTER).any():
+        figure.legend(handles=_kinds(), loc="outside upper center", ncols=2, fontsize=7)
+    return figure, table
 
 
 def _panel(axes: Axes, source: Source, row: Row, quantity: str) -> pd.DataFrame:
     history = source.history(row.runs[0])
     names = [name for name in history if name == quantity or name.startswith(f"{quantity}_")]
+    names = [name for name in names if not name.endswith(AFTER)]
+    if not names:  # a run of before this was written down
+        path = paths.history(source.results, row.runs[0])
+        remedy = f"delete {path.parent} to train it again"
+        raise expected(f"{quantity} in {path}", "no such column", remedy)
     for number, name in enumerate(names):
         task = name.removeprefix(quantity).removeprefix("_")
-        style = numbered(number) if task else look(source.plan, row.method)
-        style["marker"] = None
-        axes.plot(
-            history.epoch,
-            history[name],
-            label=pretty(source.plan.label(task) if task else quantity),
-            **style,
-        )
+        several = task or name in _TERMS
+        style = numbered(number) if several else look(source.plan, row.method)
+        label = _TERMS.get(name, source.plan.label(task) if task else quantity)
+        _before_and_after(axes, history, name, style | {"label": pretty(label)})
     axes.set_title(pretty(source.plan.label(row.method)), fontsize=8, loc="left")
     whole_epochs(axes)
     if len(names) > 1:
         axes.legend(fontsize=7)
-    long = history.melt("epoch", names, "quantity", "value")
-    return long.assign(method=row.method, run=row.runs[0])
+    return _long(history, names).assign(method=row.method, run=row.runs[0])
+
+
+def _before_and_after(
+    axes: Axes, history: pd.DataFrame, name: str, style: dict[str, Any], factor: float = 1
+) -> None:
+    """A line as each epoch ends; hollow points where a redistribution then changes the value."""
+    axes.plot(history.epoch, factor * history[name], **style | {"marker": None})
+    if f"{name}{AFTER}" not in history:
+        return
+    after = history[f"{name}{AFTER}"]
+    other = history[after.notna() & (after != history[name])]
+    own = {"color": style["color"], "marker": style["marker"]}
+    axes.plot(other.epoch, factor * other[f"{name}{AFTER}"], **own, **_HOLLOW)
+
+
+def _from_zero(axes: Axes) -> None:
+    """A logarithmic axis down to 0: distances shrink by orders, and overwritten learners have none."""
+    values = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
+    smallest = min(values[values > 0], default=1.0)
+    axes.set_yscale("symlog", linthresh=10.0 ** np.floor(np.log10(smallest)))
+    axes.set_ylim(bottom=0)
+
+
+def _kinds() -> list[Line2D]:
+    """What a line and a hollow point mean, for a legend."""
+    after = "hollow: then overwritten\nby the global learner"
+    return [
+        Line2D([], [], label="line: as the epoch ends", color=_GREY),
+        Line2D([], [], label=after, color=_GREY, marker="o", **_HOLLOW),
+    ]
+
+
+def _long(history: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """One row per number that is drawn; what never was is no row."""
+    every = [name for own in names for name in (own, f"{own}{AFTER}") if name in history]
+    return history.melt("epoch", every, "quantity", "value").dropna(subset="value")
 
 
 def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
@@ -78,28 +135,29 @@ def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
     (row,) = source.artefact.rows
     run = source.plan.run(row.runs[0])
     history = source.history(run.id)
-    watched = [name for name in history if ":" in name]
+    watched = [name for name in history if name.startswith(_WATCHED) and AFTER not in name]
     if not watched or run.watch is None:
         raise expected(f"a watched run for {source.artefact.name}", run.id, "give it a `watch`")
     tested = len(next(iter(source.trace(run.id).values())))
     figure, grid = pyplot.subplots(1, 2, figsize=(11, 3.6), sharex=True, layout="constrained")
-    for axes, kind in zip(grid, ("natural", "robust"), strict=True):
+    for axes, kind in zip(grid, _WATCHED, strict=True):
         for number, name in enumerate(name for name in watched if name.startswith(kind)):
             accuracy = history[name]
             low, high = np.transpose([wilson(share * tested, tested) for share in accuracy])
-            style = numbered(number) | {"marker": None}
-            axes.plot(history.epoch, 100 * accuracy, label=_who(source, name), **style)
+            style = numbered(number) | {"label": _who(source, name)}
+            _before_and_after(axes, history, name, style, factor=100)
             colour = PALETTE[number % len(PALETTE)]
             axes.fill_between(history.epoch, 100 * low, 100 * high, color=colour, alpha=0.12, lw=0)
         axes.set_xlabel("epoch")
         whole_epochs(axes)
-        legend_beside(axes)
+        handles, _ = axes.get_legend_handles_labels()
+        after = any(name.startswith(kind) and name.endswith(AFTER) for name in history)
+        legend_beside(axes, handles=handles + (_kinds() if after else []))
     grid[0].set_ylabel(PERCENT)
     grid[0].set_title("natural images", loc="left")
     grid[1].set_title(f"PGD{run.watch.attack.steps} examples", loc="left")
     figure.text(1, 1, f"n = {tested} held-out images", ha="right", va="top", fontsize=7)
-    long = history.melt("epoch", watched, "quantity", "value")
-    return figure, long.assign(n=tested, run=run.id)
+    return figure, _long(history, watched).assign(n=tested, run=run.id)
 
 
 def _who(source: Source, name: str) -> str:

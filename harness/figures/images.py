@@ -45,7 +45,8 @@ def _verdicts(source: Source, cells: list[Cell]) -> tuple[np.ndarray, np.ndarray
 
 
 def chosen(source: Source, cells: list[Cell]) -> np.ndarray:
-    """`right`: these methods are right and the most others wrong; `wrong`: these are wrong."""
+    """The images that fit the rule, the first ones to be shown. `right`: these methods are right and
+    some others wrong, the most first; `wrong`: these are wrong."""
     mine, others, _ = _verdicts(source, cells)
     if "right" in source.artefact.show:
         score = (~others).sum(axis=0)
@@ -54,7 +55,7 @@ def chosen(source: Source, cells: list[Cell]) -> np.ndarray:
         score = np.zeros(mine.shape[1])  # the order of the test set
         fit = ~mine.any(axis=0)
     order = np.argsort(-score, kind="stable")
-    return order[fit[order]][:_SHOWN]
+    return order[fit[order]]
 
 
 def tally(source: Source, cells: list[Cell]) -> str:
@@ -113,15 +114,14 @@ def _head(axes: Axes, shown: np.ndarray, counted: str) -> None:
 
 
 class _Answers:
-    """Writes what a method says under an image, and keeps it for the CSV."""
+    """Writes what methods say under images, and keeps it for the CSV."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.rows: list[tuple] = []
 
     def write(self, axes: Axes, cell: Cell, image: int, place: int = 0) -> None:
-        label = int(self.source.labels[image])
-        said = int(predicted(cell.formula, self.source.records[cell.runs[0]][0])[image])
+        label, said = self.keep(cell, image)
         text = f"{self.source.class_name(said)} {'✓' if said == label else '✗'}"
         where: dict[str, Any] = {
             "transform": axes.transAxes,
@@ -131,11 +131,19 @@ class _Answers:
         }
         colour = _RIGHT if said == label else _WRONG
         axes.text(0.5, -0.08 - _LINE * place, text, color=colour, **where)
-        self.rows.append((cell.column, int(image), label, cell.method, said, cell.runs[0]))
+
+    def keep(self, cell: Cell, image: int, shown: bool = True) -> tuple[int, int]:
+        """The image's label and the method's answer, which the CSV now has."""
+        label = int(self.source.labels[image])
+        said = int(predicted(cell.formula, self.source.records[cell.runs[0]][0])[image])
+        names = (self.source.class_name(label), self.source.class_name(said))
+        place = (cell.column, int(image), shown)
+        self.rows.append((*place, label, cell.method, said, *names, cell.runs[0]))
+        return label, said
 
     def table(self) -> pd.DataFrame:
-        fields = ["column", "image", "label", "method", "predicted", "run"]
-        return pd.DataFrame(self.rows, columns=fields)
+        fields = ["column", "image", "shown", "label", "method", "predicted"]
+        return pd.DataFrame(self.rows, columns=[*fields, "label_name", "predicted_name", "run"])
 
 
 def draw_gallery(source: Source) -> tuple[Figure, pd.DataFrame]:
@@ -156,7 +164,7 @@ def draw_gallery(source: Source) -> tuple[Figure, pd.DataFrame]:
         line[0].set_ylabel(pretty(column), fontsize=10)
         for place, cell in enumerate(cells):
             _beside(line[0], source.plan.label(cell.method), -0.08 - _LINE * place)
-        shown = chosen(source, cells)
+        shown = chosen(source, cells)[:_SHOWN]
         _head(line[0], shown, tally(source, cells))
         for axes, image in zip(line, shown, strict=False):
             picture(axes, source, image)
@@ -166,9 +174,13 @@ def draw_gallery(source: Source) -> tuple[Figure, pd.DataFrame]:
 
 
 def draw_heatmaps(source: Source) -> tuple[Figure, pd.DataFrame]:
-    """Images above, and under them where each network looks."""
+    """Images above, and under them where each network looks.
+
+    The CSV has every image that fits the rule: what a text says of one picture can be looked for.
+    """
     cells, answers = list(source.artefact.cells), _Answers(source)
-    shown = chosen(source, cells)
+    fitting = chosen(source, cells)
+    shown = fitting[:_SHOWN]
     figure, grid = pyplot.subplots(
         len(cells) + 1, _SHOWN, figsize=(1.2 * _SHOWN + 1.8, 1.4 * (len(cells) + 1)), squeeze=False
     )
@@ -194,4 +206,7 @@ def draw_heatmaps(source: Source) -> tuple[Figure, pd.DataFrame]:
             picture(axes, source, image, titled=False)
             axes.imshow(maps[image], extent=(-0.5, width - 0.5, height - 0.5, -0.5), **over)
             answers.write(axes, cell, image)
+    for image in fitting[_SHOWN:]:
+        for cell in cells:
+            answers.keep(cell, image, shown=False)
     return figure, answers.table()
