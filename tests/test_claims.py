@@ -244,7 +244,7 @@ def on_paper(plan):
         ("imagenet_all", "fails", "68.36 against 68.46"),
         ("increasing_gamma", "holds", "47.15 against 46.07"),
         ("c_five", "no number", "the papers print no number for plusplus_fig5"),
-        ("ema_helps", "no number", "values.csv has no number of zipper_table8 (2 comparisons)"),
+        ("ema_helps", "no number", "values.csv has no generalist_d_nt_linf (2 comparisons)"),
     ],
 )
 def test_published_verdicts(claim, verdict, numbers, on_paper):
