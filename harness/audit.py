@@ -18,10 +18,11 @@ from harness.experiments import (
     methods_without_a_row,
     rows_of_others,
     rows_said_to_be_one,
+    rows_that_share_numbers,
     settings_that_differ,
 )
 from harness.files import write_whole
-from harness.published import PUBLISHED, ROUNDING, Finding, Papers
+from harness.published import PUBLISHED, ROUNDING, ROW, Finding, Papers
 from harness.statements import comparisons_in_prose, numbers_in_prose
 
 COMPONENTS = ["APGD_ce", "APGD_t", "FAB_t", "Square"]
@@ -91,6 +92,20 @@ def outliers(papers: Papers) -> list[Finding]:
     return found
 
 
+def far_out_of_distribution(papers: Papers) -> list[Finding]:
+    """Natural accuracy minus that on -C or -P images of the same data set, far from the other rows."""
+    found, values = [], papers.values
+    corrupted = values[values.dataset.str.contains("-")]
+    for (document, artefact, dataset, arch), part in corrupted.groupby(ROW[:-1]):
+        own = part.set_index("method").value
+        name = dataset.rpartition("-")[0]
+        known = papers.natural.get((document, name, arch), pd.Series(dtype=float))
+        table = pd.DataFrame({"NAT": known, dataset: own}).dropna()
+        for method, text in _far_apart(table, "NAT", dataset):
+            found.append(Finding(_place((document, artefact, dataset, arch, method)), text))
+    return found
+
+
 def _far_apart(table: pd.DataFrame, one: str, other: str) -> list[tuple[Any, str]]:
     """Rows whose gap between two columns lies far from the other rows' gaps."""
     gaps = (table[one] - table[other]).dropna()
@@ -100,7 +115,7 @@ def _far_apart(table: pd.DataFrame, one: str, other: str) -> list[tuple[Any, str
     return [
         (
             i,
-            f"{one} {table.loc[i, one]:.2f}, {other} {table.loc[i, other]:.2f}; "
+            f"{one} {table.loc[i, one]:.2f}, {other} {table.loc[i, other]:.2f}, gap {gaps[i]:.2f}; "
             f"the median gap is {gaps.median():.2f}",
         )
         for i in off[off > max(_FAR * off.median(), _LEAST)].index
@@ -112,6 +127,8 @@ RULES: dict[str, Callable[[Papers], list[Finding]]] = {
     "Union that is not the mean it is defined as": union_is_not_the_mean,
     "The same row, other numbers": rows_that_differ,
     "Far from the other rows": outliers,
+    "Far from the other rows out of distribution": far_out_of_distribution,
+    "Different methods, the same numbers": rows_that_share_numbers,
     "A number in the text that the table does not have": numbers_in_prose,
     "A comparison in the text that the tables contradict": comparisons_in_prose,
     "One experiment, two settings": settings_that_differ,

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,12 @@ import pandas as pd
 
 from harness.config import read_claims
 from harness.errors import run_command, unknown
-from harness.evidence import Measured, Printed, cells
+from harness.evidence import Printed
 from harness.files import write_whole
+from harness.measured import Measured, cells
 from harness.plan import Plan, reported
-from harness.verdicts import LEVEL, Comparison, Every, Number, Some, Tree, Verdict, judge, leaves
+from harness.relations import Part, tree
+from harness.verdicts import LEVEL, Every, Number, Tree, Verdict, judge, leaves
 
 
 @dataclass(frozen=True)
@@ -77,45 +78,12 @@ class Reader:
         return names or [some]
 
     def _part(self, entry: Mapping[str, Any], place: str) -> Tree:
-        artefact, dataset, network = place.split("/")
-        lower = bool(entry.get("lower"))
+        classes = self.plan.grid["datasets"].get(place.split("/")[1], {}).get("classes", ())
 
-        def number(method: str, column: str | list[str]) -> Number:
-            columns = (column,) if isinstance(column, str) else tuple(column)
-            return Number(artefact, dataset, network, method, columns)
+        def names(some: str | list[str], but: tuple[str, ...]) -> list[str]:
+            return self._methods(some, place, but)
 
-        if "only" in entry:
-            return self._only(entry, place, number)
-        parts: list[Tree] = []
-        for column in entry["columns"]:
-            if "order" in entry:
-                pairs = list(pairwise(entry["order"]))
-            elif "better" in entry:
-                better = self._methods(entry["better"], place)
-                pairs = list(product(better, self._methods(entry["than"], place, tuple(better))))
-            else:
-                threshold = float(entry.get("above", entry.get("below")))
-                for method in self._methods(entry["methods"], place):
-                    one = number(method, column)
-                    parts.append(Comparison(one, threshold, lower="below" in entry))
-                continue
-            parts += [Comparison(number(a, column), number(b, column), lower) for a, b in pairs]
-        return Every(tuple(parts))
-
-    def _only(self, entry: Mapping[str, Any], place: str, number: Callable) -> Tree:
-        """Above every threshold; and of the others each is below one of them."""
-        method, thresholds = entry["only"], entry["above"].items()
-        own = [Comparison(number(method, column), float(limit)) for column, limit in thresholds]
-        others = [
-            Some(
-                tuple(
-                    Comparison(number(other, column), float(limit), lower=True)
-                    for column, limit in thresholds
-                )
-            )
-            for other in self._methods(entry["than"], place, (method,))
-        ]
-        return Every((*own, *others))
+        return tree(Part(entry, place, names, tuple(classes)))
 
 
 def read(plan: Plan, path: Path | None = None) -> list[Claim]:
@@ -179,9 +147,11 @@ def markdown(table: pd.DataFrame, notice: str) -> str:
         "Ours are compared image by image, with 95 % intervals. A comparison counts if its paired",
         "test (exact McNemar for right and wrong, Student's t for means of columns or several seeds)",
         f"is significant at {100 * LEVEL:.0f} % after Holm's correction over all comparisons of its",
-        "claim; p is after that correction. With one seed an interval covers other test images, not",
-        "other trainings. Published numbers have no interval: they are compared as printed. A claim",
-        "*holds where measured* if all comparisons that this scale has the numbers for are true.",
+        "claim; p is after that correction. Different classes are compared by Welch's t, a deviation",
+        "over seeds, less what the number of images adds to it, by chi-squared. With one seed an",
+        "interval covers other test images, not other trainings. Published numbers have no interval:",
+        "they are compared as printed. A claim *holds where measured* if all comparisons that this",
+        "scale has the numbers for are true.",
         "",
         "| claim | published | ours |",
         "|---|---|---|",

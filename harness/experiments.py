@@ -1,17 +1,19 @@
 """What the papers say of one experiment in two places: rules for `harness.audit`.
 
 Settings that differ between documents or between caption and text, rows that are said to be one model,
-rows that the text does not name, rows that are somebody else's.
+rows that the text does not name, rows that are somebody else's, rows of two methods with equal
+numbers.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import pandas as pd
 
-from harness.published import ROUNDING, SAME, Finding, Papers
+from harness.published import ROUNDING, ROW, SAME, Finding, Papers
 from harness.statements import Numbers, chosen, parts, place, said
 
 
@@ -114,6 +116,72 @@ def _identical_rows(one: Any, other: Any, papers: Papers) -> int:
 def _same_numbers(one: Numbers, other: Numbers) -> bool:
     shared = one.keys() & other.keys()
     return len(shared) > 1 and all(abs(one[name] - other[name]) <= ROUNDING for name in shared)
+
+
+def rows_that_share_numbers(papers: Papers) -> list[Finding]:
+    """Two methods on the same data set with the same network have an equal number in a column."""
+    shared: dict[tuple, dict[str, float]] = {}  # (data set, network, methods) -> equal numbers
+    tables: dict[tuple, set[str]] = {}
+    for one, other in combinations(_rows(papers), 2):
+        if one.place != other.place or one.method == other.method:
+            continue
+        equal = {m: n for m, n in one.numbers.items() if n and other.numbers.get(m) == n}
+        if equal:
+            key = (*one.place, *sorted((one.method, other.method)))
+            shared.setdefault(key, {}).update(equal)
+            tables.setdefault(key, set()).update((one.table, other.table))
+    found = []
+    for key, equal in sorted(shared.items(), key=lambda pair: -len(pair[1])):
+        dataset, network, first, second = key
+        where = f"{' / '.join(sorted(tables[key]))}: {dataset}, {network}, {first} and {second}"
+        text = ", ".join(f"{metric} {number:.2f}" for metric, number in equal.items())
+        known = "; the text says that they are one model" * _said_to_be_one(papers, first, second)
+        found.append(Finding(where, text + known))
+    return found + _by_chance(papers)
+
+
+@dataclass(frozen=True)
+class _Row:
+    place: tuple[str, str]  # data set, network
+    method: str
+    table: str
+    numbers: Numbers
+
+
+def _rows(papers: Papers) -> list[_Row]:
+    return [
+        _Row((dataset, network), method, table, numbers)
+        for (dataset, network, method), tables in papers.by_row.items()
+        for table, numbers in tables.items()
+    ]
+
+
+def _said_to_be_one(papers: Papers, one: str, other: str) -> bool:
+    """Does the text say so, of these two or of both and a third?"""
+    pairs = [(statement.method, statement.than) for statement in said(papers, {"same row"})]
+    same = {one}
+    for _ in pairs:
+        same |= {name for pair in pairs if same & set(pair) for name in pair}
+    return other in same
+
+
+def _by_chance(papers: Papers) -> list[Finding]:
+    """Equal pairs within one column, against how many to expect by chance.
+
+    Expected from the pairs that are less than a point apart, above or below: a window of 200 steps of
+    0.01, of which equality is one.
+    """
+    equal = close = 0
+    for _, column in papers.values[papers.values.value > 0].groupby([*ROW[:-1], "metric"]):
+        gaps = [abs(one - other) for one, other in combinations(column.value, 2)]
+        equal += sum(gap < ROUNDING for gap in gaps)
+        close += sum(ROUNDING <= gap < 1 for gap in gaps)
+    if not equal:
+        return []
+    text = (
+        f"{equal} pairs of rows are equal in a column; about {close / 200:.1f} would be by chance"
+    )
+    return [Finding("all columns of all tables", text)]
 
 
 def rows_of_others(papers: Papers) -> list[Finding]:

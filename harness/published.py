@@ -2,7 +2,9 @@
 
 values.csv: every number of their tables. statements.csv: what their prose, captions and marks say of
 results and settings, transcribed by hand in few words (the arXiv version repeats CVPR's prose number
-for number and has no rows of its own). robustbench.csv: entries of RobustBench's leaderboards, with
+for number and has no rows of its own). Of Zipper's Table 8 only six numbers of its TRADES row are
+legible, without their column heads: they stand in the columns in which Zipper's Table 1a prints the
+same numbers in the same order. robustbench.csv: entries of RobustBench's leaderboards, with
 the file each was read from.
 
 In statements.csv `;` separates several of a kind, each of which is meant; an empty field means all.
@@ -50,6 +52,12 @@ class Papers:
     def rows(self) -> pd.DataFrame:
         """One line per row of a printed table, its metrics as columns."""
         return self.values.pivot_table(index=ROW, columns="metric", values="value")
+
+    @property
+    def natural(self) -> pd.Series:
+        """Natural accuracy by document, data set, network and method."""
+        names = ["document", "dataset", "arch", "method"]
+        return self.values[self.values.metric == "NAT"].groupby(names).value.mean()
 
     @property
     def by_row(self) -> dict[tuple, dict[str, dict[str, float]]]:

@@ -28,10 +28,22 @@ class Number:
     network: str
     method: str
     columns: tuple[str, ...]
+    classes: tuple[str, ...] = ()  # on images of these classes alone
+    wrong_by: str = ""  # on images alone that this method gets wrong
+    minus: str = ""  # not its own accuracy but its lead over this method
+    deviation: bool = False  # not the mean over seeds but their deviation
 
     @property
     def column(self) -> str:
-        return self.columns[0] if len(self.columns) == 1 else f"mean of {', '.join(self.columns)}"
+        name = self.columns[0] if len(self.columns) == 1 else f"mean of {', '.join(self.columns)}"
+        return f"deviation of {name} over seeds" if self.deviation else name
+
+    @property
+    def parts(self) -> list[Number]:
+        """The accuracies on all images that it is computed from: a method's, then its rivals'."""
+        place = (self.artefact, self.dataset, self.network)
+        methods = [name for name in (self.method, self.minus, self.wrong_by) if name]
+        return [Number(*place, method, self.columns) for method in methods]
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,8 @@ class Comparison:
 
     @property
     def numbers(self) -> list[Number]:
-        return [number for number in (self.one, self.other) if isinstance(number, Number)]
+        both = [number for number in (self.one, self.other) if isinstance(number, Number)]
+        return [part for number in both for part in number.parts]
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,7 @@ def _joined(tree: Tree, truth: dict[Comparison, bool | None]) -> bool | None:
 
 
 def _measured(tree: Tree, missing: Container[Comparison]) -> Tree | None:
-    """The tree without what is missing; alternatives stay together, lest the lacking one be denied."""
+    """The tree without what is missing. A missing alternative might be true, so all are kept."""
     if isinstance(tree, Comparison):
         return None if tree in missing else tree
     parts = [_measured(part, missing) for part in tree.parts]

@@ -5,13 +5,21 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from harness.audit import RULES, aa_above_a_component, audit, outliers, rows_that_differ
+from harness.audit import (
+    RULES,
+    aa_above_a_component,
+    audit,
+    far_out_of_distribution,
+    outliers,
+    rows_that_differ,
+)
 from harness.audit import union_is_not_the_mean as union
 from harness.errors import UserError
 from harness.experiments import (
     methods_without_a_row,
     rows_of_others,
     rows_said_to_be_one,
+    rows_that_share_numbers,
     settings_that_differ,
 )
 from harness.published import PUBLISHED, Papers
@@ -64,6 +72,20 @@ def found_by(rule, papers, where, text):
         # Outliers
         (outliers, "plusplus table2, cifar100, resnet18, iat", "PGD20_2 55.76, AA_2 28.73"),
         (outliers, "plusplus table4, cifar10-p, msd", "48.03"),
+        (far_out_of_distribution, "table4, cifar10-p, resnet18, eat", "gap 35.28"),
+        (far_out_of_distribution, "table4, cifar10-p, wrn32_10, eat", "gap 16.19"),
+        (far_out_of_distribution, "table4, cifar100-p, wrn32_10, msd", "gap 35.62"),
+        (far_out_of_distribution, "table4, cifar100-p, resnet18, rmc", "gap 29.07"),
+        # Different methods, the same numbers
+        (rows_that_share_numbers, "cifar10, resnet18, fat and score", "NAT 87.72"),
+        (rows_that_share_numbers, "table4: cifar10-p, resnet18, at and at_half", "ACC 83.35"),
+        (rows_that_share_numbers, "table2: cifar100, wrn32_10, at and trades1", "AA_2 31.50"),
+        (
+            rows_that_share_numbers,
+            "zipper table9: cifar10, resnet18, generalist_d_nt_linf and ",
+            "APGD_t 45.37; the text says that they are one model",
+        ),
+        (rows_that_share_numbers, "all columns", "7 pairs of rows are equal in a column"),
         # Text against tables
         (numbers_in_prose, "cvpr23, 4.1", "gives 8.97; it is the number of nt"),
         (comparisons_in_prose, "in each aspect", f"AA_inf in table1, cifar10, resnet18: {T} 43.23"),
@@ -115,6 +137,60 @@ def test_a_new_contradiction_in_the_numbers_would_be_found(papers):
     )
     more = replace(papers, values=pd.concat([papers.values, added]))
     assert found_by(aa_above_a_component, more, "new t", "AA 50.00")
+
+
+def one_column(values, dataset="d", metric="NAT", table="t"):
+    """A printed column: method -> number."""
+    row = dict(document="new", artefact=table, dataset=dataset, arch="a", metric=metric, std=None)
+    return pd.DataFrame([{**row, "method": m, "value": v} for m, v in values.items()])
+
+
+def test_only_the_three_methods_for_several_norms_are_far_out_of_distribution(papers):
+    accused = {one.where.split(", ")[-1] for one in far_out_of_distribution(papers)}
+    assert accused == {"msd", "eat", "rmc"}
+
+
+def test_a_row_that_falls_out_of_distribution_would_be_found(papers):
+    natural = one_column(dict(a=90, b=85, c=80, d=88, e=84))
+    both = {"a": 86, "b": 82, "c": 77, "d": 84, "e": 60}
+    fallen = pd.concat([natural, one_column(both, dataset="d-p", metric="ACC", table="u")])
+    (found,) = far_out_of_distribution(replace(papers, values=fallen))
+    assert found.where == "new u, d-p, a, e"
+    assert found.found == "NAT 84.00, d-p 60.00, gap 24.00; the median gap is 4.00"
+    even = pd.concat([natural, one_column({**both, "e": 81}, dataset="d-p", table="u")])
+    assert far_out_of_distribution(replace(papers, values=even)) == []
+    elsewhere = natural.assign(document="other")  # another paper's natural accuracy is no measure
+    fallen = pd.concat([elsewhere, fallen[fallen.dataset == "d-p"]])
+    assert far_out_of_distribution(replace(papers, values=fallen)) == []
+
+
+def test_two_methods_that_share_a_number_would_be_found(papers):
+    one = one_column({"x": 81.25, "y": 81.25, "z": 80.5, "still": 0.0, "dead": 0.0})
+    other = one_column({"z": 81.25}, dataset="elsewhere")
+    found = rows_that_share_numbers(replace(papers, values=pd.concat([one, other])))
+    assert [finding.where for finding in found] == [
+        "new t: d, a, x and y",
+        "all columns of all tables",
+    ]
+    assert found[0].found == "NAT 81.25"
+    # x and z, y and z lie within a point: 2 of 200 steps
+    assert found[1].found == "1 pairs of rows are equal in a column; about 0.0 would be by chance"
+    apart = one_column({"x": 81.25, "y": 81.26})
+    assert rows_that_share_numbers(replace(papers, values=apart)) == []
+
+
+def test_models_that_are_one_with_a_third_are_one(papers):
+    """The text says that both are the headline model."""
+    where = "generalist_d_nt_linf_gamma_1_1_1_0.5 and generalist_d_nt_linf_parallel"
+    assert found_by(rows_that_share_numbers, papers, where, "the text says")
+    assert not found_by(rows_that_share_numbers, papers, "fat and score", "the text says")
+
+
+def test_what_survives_of_zippers_table8_agrees_with_its_table1a(papers):
+    rows = papers.by_row["cifar10", "resnet18", "trades1"]
+    survived = rows["zipper table8"]
+    assert len(survived) == 6
+    assert survived.items() <= rows["zipper table1a"].items()
 
 
 def changed(papers, value, **where):

@@ -12,8 +12,10 @@ from harness import paths
 from harness.claims import Reader, markdown, read, runs, told, verdicts, worded
 from harness.columns import Formula
 from harness.config import read_claims
+from harness.descriptions import write_description
 from harness.errors import UserError
-from harness.evidence import Measured, Printed
+from harness.evidence import Printed
+from harness.measured import Measured
 from harness.page.artefacts import verdicts as on_page
 from harness.page.render import environment
 from harness.plan import Plan
@@ -33,6 +35,14 @@ def small(plan):
     entry = {**grid["artefacts"][ARTEFACT], "methods": METHODS, "columns": ["NAT", "PGD20"]}
     grid["artefacts"] = {ARTEFACT: entry}
     return Plan(grid, plan.scale, "ci")
+
+
+@pytest.fixture(scope="module")
+def seeded(small):
+    """The same table with three seeds."""
+    grid = copy.deepcopy(small.grid)
+    grid["artefacts"][ARTEFACT]["seeds"] = 3
+    return Plan(grid, {**small.scale, "seeds": [0, 1, 2]}, "ci")
 
 
 def record(correct) -> Record:
@@ -102,13 +112,39 @@ def test_a_group_a_pattern_and_a_mean(small):
         (("in", ["cvpr23_table1a"]), "a place artefact/data set/network"),
         (("columns", "NAT"), "a list of columns"),
         (("better", 3), "a method, a group"),
-        (("then", "at"), "one of better"),
+        (("then", "at"), "only than, columns, .* beside better"),
+        (("classes", "cat"), "each, or a list of classes"),
+        (("most_in", [["cat"]]), "expected a class"),
+        (("where_wrong", "at"), "beside better"),
+        (("deviation_below", 0.5), "one of better|beside better"),  # two relations
     ],
 )
 def test_a_mistake_in_the_claims(change, message, tmp_path):
     content = claimed({**BEST, change[0]: change[1]})
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump(content))
+    with pytest.raises(UserError, match=message):
+        read_claims(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"columns": ["NAT"]}, "one of better"),
+        ({"peak": ["nt", "at"], "columns": ["NAT"]}, "three rows or more"),
+        ({"harder": ["cat"], "than": ["dog"], "columns": ["NAT"]}, "'methods' is a dependency"),
+        (
+            {"harder": ["cat"], "than": "dog", "methods": ["at"], "columns": ["NAT"]},
+            "a list of classes at claims.0.all_of.0.than",
+        ),
+        ({"deviation_below": 0, "methods": ["at"], "columns": ["NAT"]}, "found 0 is less than"),
+        ({"above": 50, "columns": ["NAT"]}, "methods and columns beside above"),
+        ({**BEST, "classes": "each", "most_in": ["cat"]}, "should not be valid"),
+    ],
+)
+def test_half_a_relation_is_refused(part, message, tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump(claimed({**part, "in": "here"})))
     with pytest.raises(UserError, match=message):
         read_claims(path)
 
@@ -244,7 +280,14 @@ def on_paper(plan):
         ("imagenet_all", "fails", "68.36 against 68.46"),
         ("increasing_gamma", "holds", "47.15 against 46.07"),
         ("c_five", "no number", "the papers print no number for plusplus_fig5"),
-        ("ema_helps", "no number", "values.csv has no number of zipper_table8 (2 comparisons)"),
+        ("ema_helps", "no number", "values.csv has no generalist_d_nt_linf (2 comparisons)"),
+        ("hard_classes", "no number", "the papers print no number for plusplus_fig7a (20"),
+        (
+            "deviations_of_d",
+            "holds where printed (6 of 9 comparisons)",
+            "deviation of PGD100 over seeds, cifar10, resnet18: Generalist-D, learners side by side"
+            " 0.44, claimed below 0.5 (of 6 comparisons 6 true)",
+        ),
     ],
 )
 def test_published_verdicts(claim, verdict, numbers, on_paper):
@@ -254,9 +297,10 @@ def test_published_verdicts(claim, verdict, numbers, on_paper):
 
 
 def test_every_claim_has_a_verdict_with_numbers_on_both_sides(on_paper):
-    assert len(on_paper) >= 25
+    assert len(on_paper) >= 57
     assert on_paper.index.is_unique
-    assert set(on_paper.published_verdict) == {"holds", "fails", "no number"}
+    verdicts = {verdict.partition(" (")[0] for verdict in on_paper.published_verdict}
+    assert verdicts == {"holds", "holds where printed", "fails", "no number"}
     assert set(on_paper.our_verdict) == {"not measured"}  # there is no record at all
     assert (on_paper.published_numbers != "").all()
     assert (on_paper.our_numbers != "").all()
@@ -342,10 +386,8 @@ def test_the_only_one(accuracies, verdict, numbers, small, tmp_path):
     assert numbers in row.our_numbers
 
 
-def test_seeds_that_disagree_decide_nothing(small, tmp_path):
-    grid = copy.deepcopy(small.grid)
-    grid["artefacts"][ARTEFACT]["seeds"] = 3
-    plan = Plan(grid, {**small.scale, "seeds": [0, 1, 2]}, "ci")
+def test_seeds_that_disagree_decide_nothing(seeded, tmp_path):
+    plan = seeded
     same = {"at": [(0.8, 0.5)] * 3, "fat": [(0.8, 0.5)] * 3}
     store(plan, tmp_path, {"trades6": [(0.9, 0.5), (0.91, 0.5), (0.92, 0.5)], **same})
     row = judged(plan, tmp_path, BEST)
@@ -442,6 +484,251 @@ def test_minutes_are_compared_as_numbers(small, tmp_path):
     assert judged(plan, tmp_path, {**order, "lower": False}).our_verdict == "fails"
     short = {"below": 4, "methods": ["at", "fat"], "columns": ["minutes"], "in": "here"}
     assert judged(plan, tmp_path, short).our_verdict == "holds"
+
+
+# --- a peak and a trough
+
+
+PEAK = {"peak": METHODS, "columns": ["NAT"], "in": "here"}
+
+
+@pytest.mark.parametrize(
+    ("shares", "verdict", "numbers"),
+    [
+        ((0.5, 0.7, 0.8, 0.6), "holds", "TRADES (lambda = 6) 80.00 against 60.00 (FAT)"),
+        ((0.5, 0.6, 0.7, 0.8), "fails", "TRADES (lambda = 6) 70.00 against 80.00 (FAT)"),
+        ((0.5, 0.6, 0.803, 0.8), "undecided", "80.30 against 80.00 (FAT)"),
+        ((0.8, 0.5, 0.4, 0.9), "fails", "50.00 against 80.00 (NT)"),
+    ],
+)
+def test_a_peak_is_above_both_ends(shares, verdict, numbers, small, tmp_path):
+    store(small, tmp_path, {m: (share, 0.1) for m, share in zip(METHODS, shares, strict=True)})
+    row = judged(small, tmp_path, PEAK)
+    assert row.our_verdict == verdict
+    assert numbers in row.our_numbers
+    pattern = judged(small, tmp_path, {**PEAK, "peak": "*"})  # the rows in the grid's order
+    assert (pattern.our_verdict, pattern.our_numbers) == (row.our_verdict, row.our_numbers)
+
+
+def test_a_trough_is_a_peak_of_less(small, tmp_path):
+    store(
+        small, tmp_path, {m: (x, 0.1) for m, x in zip(METHODS, (0.9, 0.5, 0.7, 0.8), strict=True)}
+    )
+    assert judged(small, tmp_path, {**PEAK, "lower": True}).our_verdict == "holds"
+    assert judged(small, tmp_path, PEAK).our_verdict == "fails"
+
+
+def test_a_peak_that_may_be_where_nothing_was_measured(small, tmp_path):
+    shares = {"nt": 0.5, "trades6": 0.6, "fat": 0.8}  # AT's is not there, and might be the peak
+    store(small, tmp_path, {method: (share, 0.1) for method, share in shares.items()})
+    assert judged(small, tmp_path, PEAK).our_verdict == "undecided"
+    nowhere = {**PEAK, "peak": "nothing~*", "in": ["plusplus_fig5/cifar10/resnet18"]}
+    assert judged(small, tmp_path, nowhere).our_verdict == "not measured"
+
+
+# --- classes
+
+
+@pytest.fixture(scope="module")
+def by_class(small):
+    """The small table on CIFAR-10 itself, whose classes have names."""
+    return Plan(small.grid, {**small.scale, "datasets": {}}, "ci")
+
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def store_by_class(plan, results, accuracies, each=100):
+    """Records by class: method -> class -> natural accuracy; `usual` is that of the other classes."""
+    labels = np.repeat(np.arange(10), each)
+    place = np.tile(np.arange(each), 10)
+    for cell in plan.artefacts[ARTEFACT].cells:
+        if cell.method in accuracies:
+            shares = accuracies[cell.method]
+            limits = np.array([shares.get(name, shares["usual"]) for name in CLASSES])
+            flags = record(place < each * limits[labels])
+            evaluation = plan.evaluations[cell.runs[0]]
+            about = {"checks": [], "probes": {}, "sources": {}}
+            path = paths.records(results, evaluation.id)
+            records = {probe.id: flags for probe in evaluation.probes}
+            write_records(path, records, about, labels={"cifar10": labels})
+
+
+HARDER = {"harder": ["cat", "dog"], "than": ["ship", "truck"], "methods": ["at"]}
+HARDER |= {"columns": ["NAT"], "in": "here"}
+
+
+def test_harder_classes_are_compared_with_other_images(by_class, tmp_path):
+    store_by_class(by_class, tmp_path, {"at": {"usual": 0.8, "cat": 0.5, "dog": 0.6}})
+    row = judged(by_class, tmp_path, HARDER)
+    assert row.our_verdict == "holds"
+    told = "NAT, cifar10, resnet18: AT on cat 50.00 against 80.00 (AT on ship, truck), difference "
+    assert f"{told}-30.00 [-" in row.our_numbers
+    assert "n = 100 and 200" in row.our_numbers
+    assert row.published_verdict == "no number"
+    assert "no number for some of the images" in row.published_numbers
+    store_by_class(by_class, tmp_path, {"at": {"usual": 0.8, "cat": 0.5, "dog": 0.95}})
+    assert judged(by_class, tmp_path, HARDER).our_verdict == "fails"
+    # taken as a whole they are harder all the same
+    pooled = {**HARDER, "harder": [["cat", "dog"]]}
+    row = judged(by_class, tmp_path, pooled)
+    assert "AT on cat, dog 72.50 against 80.00" in row.our_numbers
+    store_by_class(by_class, tmp_path, {"at": {"usual": 0.8, "cat": 0.5, "dog": 0.78}})
+    assert judged(by_class, tmp_path, HARDER).our_verdict == "undecided"
+    assert judged(by_class, tmp_path, pooled).our_verdict == "holds"
+
+
+def test_better_on_some_classes(by_class, tmp_path):
+    shares = {"at": {"usual": 0.9, "cat": 0.5}, "trades6": {"usual": 0.7, "cat": 0.8}}
+    store_by_class(by_class, tmp_path, shares)
+    better = {"better": "trades6", "than": ["at"], "columns": ["NAT"], "in": "here"}
+    assert judged(by_class, tmp_path, better).our_verdict == "fails"
+    row = judged(by_class, tmp_path, {**better, "classes": ["cat"]})
+    assert row.our_verdict == "holds"
+    assert "TRADES (lambda = 6) on cat 80.00 against 50.00 (AT on cat)" in row.our_numbers
+    assert "n = 100, p" in row.our_numbers
+    assert judged(by_class, tmp_path, {**better, "classes": ["cat", "dog"]}).our_verdict == "fails"
+    assert judged(by_class, tmp_path, {**better, "classes": "each"}).our_verdict == "fails"
+    some = judged(by_class, tmp_path, {**better, "classes": "each", "any": True})
+    assert some.our_verdict == "holds"
+    assert "on cat 80.00" in some.our_numbers
+
+
+def test_not_better_on_any_class(by_class, tmp_path):
+    store_by_class(by_class, tmp_path, {"at": {"usual": 0.9}, "trades6": {"usual": 0.7}})
+    some = {"better": "trades6", "than": ["at"], "columns": ["NAT"], "in": "here"}
+    some |= {"classes": "each", "any": True}
+    assert judged(by_class, tmp_path, some).our_verdict == "fails"
+    store_by_class(by_class, tmp_path, {"trades6": {"usual": 0.7, "cat": 0.91}})
+    assert judged(by_class, tmp_path, some).our_verdict == "undecided"  # one image more
+
+
+def test_the_lead_is_largest_on_some_classes(by_class, tmp_path):
+    shares = {"at": {"usual": 0.7, "cat": 0.3}, "trades6": {"usual": 0.75, "cat": 0.6}}
+    store_by_class(by_class, tmp_path, shares)
+    lead = {"better": "trades6", "than": ["at"], "columns": ["NAT"], "in": "here"}
+    row = judged(by_class, tmp_path, {**lead, "most_in": ["cat"]})
+    assert row.our_verdict == "holds"
+    assert "TRADES (lambda = 6) minus AT on cat 30.00 against 5.00 (" in row.our_numbers
+    assert "n = 100 and 900" in row.our_numbers
+    # as large everywhere, or smaller there
+    shares["trades6"] = {"usual": 0.75, "cat": 0.35}
+    store_by_class(by_class, tmp_path, shares)
+    assert judged(by_class, tmp_path, {**lead, "most_in": ["cat"]}).our_verdict == "undecided"
+    shares["trades6"] = {"usual": 0.9, "cat": 0.3}
+    store_by_class(by_class, tmp_path, shares)
+    assert judged(by_class, tmp_path, {**lead, "most_in": ["cat"]}).our_verdict == "fails"
+
+
+def test_classes_that_are_not_there(small, by_class, tmp_path):
+    with pytest.raises(UserError, match="did you mean 'cat'"):
+        Reader(claimed({**HARDER, "harder": ["catt"]}), by_class).claims()
+    store(small, tmp_path, {"at": (0.9, 0.5)})  # digits stand in for CIFAR-10
+    row = judged(small, tmp_path, HARDER)
+    assert row.our_verdict == "not measured"
+    assert row.our_numbers == "digits at scale ci has no class cat, dog (2 comparisons)"
+
+
+# --- the images that another model gets wrong
+
+
+SHARED = {"below": 50, "methods": ["trades6"], "columns": ["NAT"], "where_wrong": "at"}
+SHARED |= {"in": "here"}
+
+
+def test_failures_that_are_shared(small, tmp_path):
+    """AT is wrong on 200 of 1000 images, TRADES on 150 of these: right on a quarter of them."""
+    store(small, tmp_path, {"at": (0.8, 0.5), "trades6": (0.85, 0.5)})
+    row = judged(small, tmp_path, SHARED)
+    assert row.our_verdict == "holds"
+    assert "TRADES (lambda = 6) where AT is wrong 25.00 [" in row.our_numbers
+    assert "claimed below 50, n = 200" in row.our_numbers
+    store(small, tmp_path, {"trades6": (0.96, 0.5)})
+    assert judged(small, tmp_path, SHARED).our_verdict == "fails"
+    store(small, tmp_path, {"trades6": (0.895, 0.5)})
+    assert judged(small, tmp_path, SHARED).our_verdict == "undecided"
+    store(small, tmp_path, {"at": (1.0, 0.5)})
+    row = judged(small, tmp_path, SHARED)
+    assert row.our_verdict == "not measured"
+    assert "there is no such image for TRADES (lambda = 6) where AT is wrong" in row.our_numbers
+
+
+# --- seeds and epochs
+
+
+STEADY = {"deviation_below": 0.5, "methods": ["at"], "columns": ["NAT"], "in": "here"}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "verdict", "found"),
+    [
+        ((0.80, 0.80, 0.80), "holds", "0.00"),
+        ((0.70, 0.80, 0.90), "fails", "10.00"),
+        ((0.80, 0.803, 0.809), "undecided", "0.46"),
+    ],
+)
+def test_deviations_over_seeds(seeds, verdict, found, seeded, tmp_path):
+    store(seeded, tmp_path, {"at": [(share, 0.5) for share in seeds]})
+    row = judged(seeded, tmp_path, STEADY)
+    assert row.our_verdict == verdict
+    assert "deviation of NAT over seeds, cifar10, resnet18: AT " in row.our_numbers
+    assert f"claimed below 0.5, 3 seeds, found {found} of which 1000 images " in row.our_numbers
+    assert "has no deviation of" in row.published_numbers
+
+
+def test_one_seed_has_no_deviation(small, tmp_path):
+    store(small, tmp_path, {"at": (0.8, 0.5)})
+    row = judged(small, tmp_path, STEADY)
+    assert row.our_verdict == "not measured"
+    assert "cvpr23_table1a at scale ci has one seed of AT" in row.our_numbers
+
+
+@pytest.fixture(scope="module")
+def selected(plan):
+    """A table of which one row takes the best epoch, and one the last."""
+    grid = copy.deepcopy(plan.grid)
+    entry = {**grid["artefacts"][ARTEFACT], "methods": ["at@last", "at@validated"]}
+    grid["artefacts"] = {ARTEFACT: {**entry, "columns": ["NAT"]}}
+    scale = {**plan.scale, "recipe": {**plan.scale["recipe"], "epochs": 12}}
+    return Plan(grid, scale, "ci")
+
+
+@pytest.mark.parametrize(
+    ("epoch", "verdict"), [(9, "holds"), (10, "holds"), (8, "fails"), (12, "fails")]
+)
+def test_the_best_epoch(epoch, verdict, selected, tmp_path):
+    """Epochs 90 to 100 of 120 are 9 and 10 of 12."""
+    store_epochs(selected, tmp_path, epoch)
+    early = {"above": 74.9, "methods": ["at@validated"], "columns": ["best_epoch"], "in": "here"}
+    late = {**early, "below": 83.4}
+    late.pop("above")
+    row = judged(selected, tmp_path, early, late)
+    assert row.our_verdict == verdict
+    assert f"AT, best epoch {100 * epoch / 12:.2f}, claimed above 74.9 %" in row.our_numbers
+    assert "without an interval" in row.our_numbers
+
+
+def store_epochs(plan, results, epoch):
+    for run in plan.runs:
+        natural = {probe.id: record(np.ones(20)) for probe in plan.evaluations[run].probes}
+        write_records(paths.records(results, plan.evaluations[run].id), natural, {"checks": []})
+        write_description(results, run, {"deployed_epoch": epoch}, [{"epoch": 1}])
+
+
+def test_the_last_epoch_is_nobodys_choice(selected, tmp_path):
+    part = {"above": 10, "methods": ["at@last"], "columns": ["best_epoch"], "in": "here"}
+    store_epochs(selected, tmp_path, 12)
+    row = judged(selected, tmp_path, part)
+    assert row.our_verdict == "not measured"
+    assert "takes the last epoch of AT, last epoch" in row.our_numbers
+    chosen = {**part, "methods": ["at@validated"]}
+    assert judged(selected, tmp_path, chosen).our_verdict == "holds"
+    for run in selected.runs:
+        paths.description(tmp_path, run).unlink()
+    assert "is not built yet" in judged(selected, tmp_path, chosen).our_numbers
+
+
+# --- printed numbers
 
 
 def test_printed_numbers_without_a_plan_for_them(small):
