@@ -14,6 +14,8 @@ Deviations: the coordinates of an l_1 step have the largest gradients; the relea
 those that the box stops, and clips to the box after projecting on the l_1 ball, where ours projects on
 both together. Crafting in train mode leaves no trace in BatchNorm's running statistics (the released
 code lets it). The official network is PreActResNet-18.
+Compared: with msd_v0 of locuslab/robust_union in l_inf + l_2, both modes, one step in float64:
+1e-15; running statistics differ in train mode (see the deviations).
 """
 
 from __future__ import annotations
