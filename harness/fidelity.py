@@ -80,6 +80,26 @@ _CHOICES = [
         "drawn at random from the validation set with a written seed",
         "the text says only how many",
     ),
+    (
+        "TinyImageNet, epochs",
+        "120",
+        'Zipper A.4, "the same as for CIFAR datasets", may mean 120 or 200',
+    ),
+    (
+        "selection of an epoch",
+        "natural accuracy plus the mean PGD20 in the norms that a method trains against",
+        "printed for tables in l_inf alone; Generalist++ says nothing",
+    ),
+    (
+        "ImageNet, augmentation",
+        "random resized crop and mirror, from the middle square at a short side of 256",
+        "not printed; crops from the original files would need images of several shapes",
+    ),
+    (
+        "ImageNet, steps of the evaluation's PGD",
+        "1/255 and, in l_2, 7.5/255",
+        "CIFAR's shares of eps",
+    ),
     ("MNIST, both steps", "a tenth of eps", "the texts give eps alone"),
     ("l_2 noise of PGD's start", "a Gaussian direction of uniform length", "the texts do not say"),
 ]
