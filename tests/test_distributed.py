@@ -64,6 +64,7 @@ def test_step_by_step_they_compute_the_same_up_to_the_order_of_sums():
     """In float64, with slices of 16 and 17 images: attacks with a random start, BatchNorm while
     crafting, losses of two forward passes, a gradient that is taken apart, several learners."""
     slugs = ["nt", "at", "trades6", "fast_at", "score_a", "at_sat", "agr", "part", "generalist_t"]
+    slugs += ["msd@official"]  # a draw for each step of an attack, the same in all processes
     torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
