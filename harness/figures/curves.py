@@ -38,7 +38,12 @@ _TERMS = {"theorem2": "around the global learner", "theorem2_mean": "around the 
 _WATCHED = ("natural:", "robust:")
 _COLUMNS = 4
 _GREY = "#666666"
-_HOLLOW: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none", "markersize": 4.5}
+_HOLLOW: dict[str, Any] = {
+    "linestyle": "none",
+    "markerfacecolor": "none",
+    "markersize": 4.5,
+    "clip_on": False,  # a 0 stands on the edge
+}
 
 
 def draw_curves(source: Source) -> tuple[Figure, pd.DataFrame]:
@@ -65,12 +70,12 @@ def draw_curves(source: Source) -> tuple[Figure, pd.DataFrame]:
         figure.supylabel(_TITLES[wanted], fontsize=9)
     for axes, quantity in zip(grid[:, 0], quantities, strict=False):
         axes.set_ylabel(_TITLES[quantity] if len(quantities) > 1 else "")
-    table = pd.concat(drawn)
-    for axes in grid.flat if len(quantities) > 1 else ():
-        _from_zero(axes)
-    if table.quantity.str.endswith(AFTER).any():
-        figure.legend(handles=_kinds(), loc="outside upper center", ncols=2, fontsize=7)
-    return figure, table
+    if len(quantities) > 1:
+        for axes in grid.flat:
+            _from_zero(axes)
+        handles, _ = grid[0, -1].get_legend_handles_labels()
+        legend_beside(grid[0, -1], handles=handles + _kinds(), fontsize=7)
+    return figure, pd.concat(drawn)
 
 
 def _panel(axes: Axes, source: Source, row: Row, quantity: str) -> pd.DataFrame:
@@ -89,7 +94,7 @@ def _panel(axes: Axes, source: Source, row: Row, quantity: str) -> pd.DataFrame:
         _before_and_after(axes, history, name, style | {"label": pretty(label)})
     axes.set_title(pretty(source.plan.label(row.method)), fontsize=8, loc="left")
     whole_epochs(axes)
-    if len(names) > 1:
+    if len(names) > 1 and quantity not in _TERMS:  # whose lines are the same in every panel
         axes.legend(fontsize=7)
     return _long(history, names).assign(method=row.method, run=row.runs[0])
 
