@@ -10,7 +10,8 @@ of `jet` lies there one standard deviation above the picture's mean; so red, gre
 of their own, about 29 % of all elements. Images without three channels take a pixel that matters in any
 of the three (ours: the released code knows colour images only).
 
-Certain: warm-up, the two radii, Grad-CAM on the last stage, the rule above (read in the released code).
+Certain: warm-up, the two radii, Grad-CAM on the last stage, the rule above, the official drop of the
+rate at 79/80 (its counter starts again after the warm-up; read in the released code).
 Guess: maps are taken from the current network and the augmented image.
 Deviation: the released code keeps masks by batch position over a shuffled loader, so they meet other
 images. `masks: aligned` (default) is the paper's intent; `as_released` gives each image its

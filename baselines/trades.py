@@ -7,7 +7,8 @@ dividing by examples times classes, as a 'mean' reduction does, would shrink the
 and x again are forwarded separately, so BatchNorm's running statistics see x twice; the start is
 not clipped to the box.
 
-Certain: loss, attack, start, order of forward passes (read in the released code).
+Certain: loss, attack, start, order of forward passes, the official drop of the rate (epoch 75
+counted from 1, so 74/76; read in the released code).
 Deviations: in l_2 the step is the threat's (Zipper A.5 prints 15/255), the released code's is
 eps/5, and it clips to the box before the ball.
 Compared: with trades.py of yaodongyu/TRADES, one step in float64: loss and gradient 2e-15 for a
