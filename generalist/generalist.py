@@ -140,8 +140,8 @@ class Generalist:
             return False
         if self.redistribution == "once":
             every = self.c * clock.steps_in_all
-            nearest = round(round(done / every) * every)  # the multiple of c, as a whole step
-            return done == nearest and done >= self.t_prime * clock.steps_in_all
+            wanted = round(done / every) * every  # the nearest multiple of c, and as a whole step
+            return done == round(wanted) and wanted >= self.t_prime * clock.steps_in_all
         epoch = self._epoch(done, clock)
         return epoch % max(1, round(self.c * _EPOCHS)) == 0 and epoch >= self.t_prime * _EPOCHS
 

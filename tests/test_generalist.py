@@ -190,6 +190,9 @@ def test_a_smaller_budget_keeps_the_proportions():
     assert len(found) == 9
     assert found[0] == 190
     assert found[-1] == 291
+    # smoke: t' is 142.5 of 228 steps, the first multiple of c that is not before it step 142
+    found = redistributions(Generalist((ROBUST, NATURAL)), epochs=12, steps=19)
+    assert found == [142, 152, 162, 171, 180, 190, 200, 209, 218]
     released = Generalist((ROBUST, NATURAL), redistribution="throughout")
     # of 24 epochs a fifth of each, from the 15th on
     found = redistributions(released, epochs=24, steps=125)
