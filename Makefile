@@ -24,6 +24,7 @@ lint: .venv/ready  ## style of Python and Snakemake files
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint
+	$(BIN)/lint-imports --no-logo
 
 types: .venv/ready  ## types of the packages
 	$(BIN)/mypy

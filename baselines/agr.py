@@ -23,12 +23,12 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from baselines.at import AT, norm_slug
-from harness.attacks import Threat, input_gradient, perturb
-from harness.balls import Ball, project, random_point, steepest
-from harness.contracts import Batch, Clock, Lab
-from harness.lazy import torch
-from harness.learner import Average, Optim, Single, finite
-from harness.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.attack import Threat, input_gradient, perturb
+from harness.attacks.balls import Ball, project, random_point, steepest
+from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock, Lab
+from harness.training.learner import Average, Optim, Single, finite
 
 
 @dataclass(frozen=True)

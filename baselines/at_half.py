@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.at import norm_slug
-from harness.attacks import PGD, Threat, perturb
-from harness.contracts import Batch, Clock
-from harness.errors import expected
-from harness.lazy import torch
-from harness.losses import cross_entropy
+from harness.attacks.attack import Threat, perturb
+from harness.attacks.losses import cross_entropy
+from harness.attacks.pgd import PGD
+from harness.core.errors import expected
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock
 
 
 @dataclass(frozen=True)

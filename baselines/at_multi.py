@@ -13,11 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.attacks import PGD, Threat, perturb
-from harness.contracts import Batch, Clock
-from harness.errors import expected, unknown
-from harness.lazy import torch
-from harness.losses import cross_entropy
+from harness.attacks.attack import Threat, perturb
+from harness.attacks.losses import cross_entropy
+from harness.attacks.pgd import PGD
+from harness.core.errors import expected, unknown
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock
 
 STRATEGIES = ("avg", "max", "sat")
 

@@ -22,14 +22,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harness.apgd import APGD, searched
-from harness.attacks import Threat
-from harness.contracts import Batch, Clock, Lab
-from harness.errors import expected
-from harness.lazy import torch
-from harness.learner import Average, Learner, Optim, Single
-from harness.losses import cross_entropy
-from harness.weights import copy_into
+from harness.attacks.apgd import APGD, searched
+from harness.attacks.attack import Threat
+from harness.attacks.losses import cross_entropy
+from harness.core.errors import expected
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock, Lab
+from harness.training.learner import Average, Learner, Optim, Single
+from harness.training.weights import copy_into
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 from baselines.at import norm_slug
-from harness.attacks import Threat, input_gradient, perturb
-from harness.balls import Ball, project, steepest
-from harness.contracts import Batch, Clock
-from harness.lazy import torch
-from harness.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.attack import Threat, input_gradient, perturb
+from harness.attacks.balls import Ball, project, steepest
+from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 from baselines.at import norm_slug
-from harness.attacks import Threat, perturb, start_point
-from harness.balls import Ball, into, steepest
-from harness.contracts import Batch, Clock
-from harness.lazy import torch
-from harness.losses import cross_entropy
+from harness.attacks.attack import Threat, perturb
+from harness.attacks.balls import Ball, into, steepest
+from harness.attacks.losses import cross_entropy
+from harness.attacks.pgd import start_point
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.at import norm_slug
-from harness.attacks import PGD, Threat, perturb
-from harness.contracts import Batch, Clock
-from harness.lazy import torch
-from harness.losses import cross_entropy
+from harness.attacks.attack import Threat, perturb
+from harness.attacks.losses import cross_entropy
+from harness.attacks.pgd import PGD
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from fractions import Fraction
 from typing import ClassVar
 
 from baselines.at import AT, norm_slug
-from harness.attacks import Threat
-from harness.contracts import Batch, Clock
-from harness.lazy import torch
+from harness.attacks.attack import Threat
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock
 
 
 @dataclass(frozen=True)

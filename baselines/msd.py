@@ -23,12 +23,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.attacks import Threat, input_gradient, perturb
-from harness.balls import Ball, into, steepest
-from harness.contracts import Batch, Clock
-from harness.errors import expected
-from harness.lazy import torch
-from harness.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.attack import Threat, input_gradient, perturb
+from harness.attacks.balls import Ball, into, steepest
+from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.core.errors import expected
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock
 
 _L1_SHARE = 0.01
 
@@ -92,8 +92,8 @@ class MultiSteepest:
         if self.l1_coordinates is None:
             return [_L1_SHARE] * steps
         fewest, most = self.l1_coordinates
-        # One row: where processes share a batch, harness/distributed.py would take a list that happens
-        # to be as long as the batch for one number per image.
+        # One row: a list as long as the batch would be taken for one number per image, where
+        # processes share a batch (harness/machine/distributed.py).
         drawn = torch.randint(
             fewest, most + 1, (1, steps), generator=generator, device=generator.device
         )

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.contracts import Batch, Clock
-from harness.lazy import torch
-from harness.losses import cross_entropy
+from harness.attacks.losses import cross_entropy
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock
 
 
 @dataclass(frozen=True)

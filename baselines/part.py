@@ -28,13 +28,13 @@ from functools import cache
 from typing import ClassVar
 
 from baselines.at import AT, norm_slug
-from harness.attacks import Threat, input_gradient, perturb
-from harness.balls import Ball, into, steepest
-from harness.contracts import Batch, Clock
-from harness.errors import expected, unknown
-from harness.gradcam import gradcam
-from harness.lazy import torch
-from harness.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.attack import Threat, input_gradient, perturb
+from harness.attacks.balls import Ball, into, steepest
+from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.core.errors import expected, unknown
+from harness.core.lazy import torch
+from harness.models.gradcam import gradcam
+from harness.training.contracts import Batch, Clock
 
 MASKS = ("aligned", "as_released")
 

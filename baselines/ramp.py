@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from baselines.nt import NT
-from harness.apgd import APGD, searched
-from harness.attacks import Threat
-from harness.contracts import Batch, Clock, Lab
-from harness.lazy import torch
-from harness.learner import Optim, Single
-from harness.losses import cross_entropy, kl
-from harness.weights import copy_into, tensors
+from harness.attacks.apgd import APGD, searched
+from harness.attacks.attack import Threat
+from harness.attacks.losses import cross_entropy, kl
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock, Lab
+from harness.training.learner import Optim, Single
+from harness.training.weights import copy_into, tensors
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from baselines.msd import MultiSteepest
-from harness.attacks import PGD, Attack, Threat, perturb
-from harness.contracts import Batch, Clock, Lab
-from harness.errors import expected
-from harness.lazy import torch
-from harness.learner import Optim, finite
-from harness.losses import cross_entropy
+from harness.attacks.attack import Attack, Threat, perturb
+from harness.attacks.losses import cross_entropy
+from harness.attacks.pgd import PGD
+from harness.core.errors import expected
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock, Lab
+from harness.training.learner import Optim, finite
 
 _GRID = 10  # t = 0, 1/10, ..., 1
 _AT_ONCE = 250

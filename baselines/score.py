@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.at import norm_slug
-from harness.attacks import PGD, Threat, perturb
-from harness.contracts import Batch, Clock
-from harness.errors import unknown
-from harness.lazy import torch
-from harness.losses import one_hot, squared_distance
+from harness.attacks.attack import Threat, perturb
+from harness.attacks.losses import one_hot, squared_distance
+from harness.attacks.pgd import PGD
+from harness.core.errors import unknown
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock
 
 VARIANTS = ("a", "b")
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import Row
-from harness.config import ROOT
-from harness.errors import run_command, unknown
-from harness.files import write_whole
-from harness.provenance import provenance
+from harness.core.config import ROOT
+from harness.core.errors import run_command, unknown
+from harness.core.files import write_whole
+from harness.core.provenance import provenance
 
 PARTS = {
     "training": "Training steps",

@@ -17,9 +17,10 @@ import torchattacks
 
 from benchmarks.setting import digits, new_network
 from benchmarks.timing import Row, faster, in_turn
-from harness.attacks import PGD, perturb
-from harness.balls import Ball
-from harness.build import fraction
+from harness.attacks.attack import perturb
+from harness.attacks.balls import Ball
+from harness.attacks.pgd import PGD
+from harness.grid.build import fraction
 
 BATCHES = {"resnet18": 32, "tiny_wide": 128}
 ROUNDS = 2

@@ -19,8 +19,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.timing import Row
-from harness.config import ROOT
-from harness.records import read_records
+from harness.core.config import ROOT
+from harness.evaluation.records import read_records
 
 FORKED = ("train", "evaluate")  # of these, Snakemake sees a waiting client only
 CORES = 2

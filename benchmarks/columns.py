@@ -23,20 +23,21 @@ from torch import Tensor, nn
 from benchmarks import plain
 from benchmarks.setting import CPU
 from benchmarks.timing import Row, faster, in_turn
-from harness import paths
-from harness.attacks import PGD, perturb, start_point
-from harness.augment import unit
-from harness.autoattack import listening
-from harness.cells import value
-from harness.columns import PROTOCOLS, Columns
+from harness.attacks.attack import perturb
+from harness.attacks.autoattack import listening
+from harness.attacks.pgd import PGD, start_point
+from harness.core import paths
+from harness.core.identity import seed_from
 from harness.data import load
-from harness.evaluate import evaluate
-from harness.identity import seed_from
-from harness.plan import Plan
-from harness.records import read_records
-from harness.runs import EvalRun, Probe
-from harness.store import load_model
-from harness.train import train
+from harness.evaluation.cells import value
+from harness.evaluation.evaluate import evaluate
+from harness.evaluation.records import read_records
+from harness.grid.columns import PROTOCOLS, Columns
+from harness.grid.plan import Plan
+from harness.grid.probes import EvalRun, Probe
+from harness.models.store import load_model
+from harness.training.augment import unit
+from harness.training.train import train
 
 IMAGES, ROUNDS = 250, 2
 PGDS = ("PGD20", "PGD100", "MIM", "CW")

@@ -1,4 +1,4 @@
-"""What it gains that a process keeps the memory it has freed (`keep_memory` in harness/device.py).
+"""What it gains that a process keeps the memory it has freed (`keep_memory` in machine/device.py).
 
 Lite's AT step on batches of 128 images of 32x32, one thread. A process cannot take its word to malloc
 back, so there are two of them, which take turns. The other parts do without: there, both contenders
@@ -14,8 +14,8 @@ import torch
 
 from benchmarks.setting import CLOCK, digits, lab_for
 from benchmarks.timing import Row, in_turn
-from harness.device import set_up
-from harness.plan import Plan
+from harness.grid.plan import Plan
+from harness.machine.device import set_up
 
 BATCH, ROUNDS = 128, 12
 

@@ -1,4 +1,4 @@
-"""What `python -m harness.plan --scale lite` predicts for the runs of lite, against what they took.
+"""What `python -m harness plan --scale lite` predicts for the runs of lite, against what they took.
 
 Trainings are compared in seconds of CPU (`results/models/*/run.json`, kept in git): they ran two at a
 time beside other work, which their wall times would show. The bill's price of a pass is the fastest of
@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.timing import Row
-from harness import paths
-from harness.bill import of_evaluation, of_training, shape
-from harness.config import ROOT
-from harness.descriptions import description
-from harness.meter import calibrated
-from harness.plan import Plan
-from harness.records import read_records
+from harness.core import paths
+from harness.core.config import ROOT
+from harness.core.descriptions import description
+from harness.evaluation.records import read_records
+from harness.grid.plan import Plan
+from harness.jobs.bill import of_evaluation, of_training, shape
+from harness.jobs.meter import calibrated
 
 RESULTS = ROOT / "results"
 

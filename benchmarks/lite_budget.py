@@ -16,13 +16,13 @@ from multiprocessing import get_context
 
 import torch
 
-from harness.attacks import perturb
-from harness.batches import Batches
-from harness.contracts import Clock
-from harness.models import NETWORKS, ResNet
-from harness.plan import Plan
-from harness.train import make_lab
-from harness.watch import accuracy
+from harness.attacks.attack import perturb
+from harness.grid.plan import Plan
+from harness.models.networks import NETWORKS, ResNet
+from harness.training.batches import Batches
+from harness.training.contracts import Clock
+from harness.training.train import make_lab
+from harness.training.watch import accuracy
 
 CANDIDATES = [  # widths, examples
     ((16, 32, 64), 10_000),

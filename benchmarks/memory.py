@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.timing import Row
-from harness.config import ROOT
+from harness.core.config import ROOT
 
 BATCHES = (16, 32, 64, 128)
 

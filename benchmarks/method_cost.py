@@ -14,10 +14,10 @@ import matplotlib
 import torch
 
 from benchmarks.timing import Row, in_turn
-from harness.batches import Batches
-from harness.contracts import Clock
-from harness.plan import Plan
-from harness.train import make_lab, train
+from harness.grid.plan import Plan
+from harness.training.batches import Batches
+from harness.training.contracts import Clock
+from harness.training.train import make_lab, train
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

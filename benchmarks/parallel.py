@@ -12,9 +12,9 @@ import torch
 
 from benchmarks.setting import digits, lab_for, paper_method
 from benchmarks.timing import Row, faster, in_turn
-from harness.contracts import Clock
-from harness.models import NETWORKS, ResNet
-from harness.weights import tensors
+from harness.models.networks import NETWORKS, ResNet
+from harness.training.contracts import Clock
+from harness.training.weights import tensors
 
 NETWORKS["two_stages"] = lambda channels, classes: ResNet((16, 32), 1, channels, classes)
 ROUNDS = 10

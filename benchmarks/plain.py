@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.attacks import PGD
-from harness.balls import random_point
+from harness.attacks.balls import random_point
+from harness.attacks.pgd import PGD
 
 
 def attack(

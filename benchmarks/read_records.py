@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import Row
-from harness.records import Record, read_records, write_records
-from harness.statistics import mcnemar, wilson
+from harness.core.statistics import mcnemar, wilson
+from harness.evaluation.records import Record, read_records, write_records
 
 MODELS, COLUMNS, IMAGES = 300, 11, 10_000
 DISTINCT = 20  # files with contents of their own; the others are copies

@@ -22,12 +22,12 @@ import torch
 from benchmarks.setting import CLASSES, CLOCK, CPU, digits, lab_for, paper_method
 from benchmarks.timing import Row, in_turn
 from generalist.generalist import Generalist
-from harness.attacks import Threat
-from harness.device import placed
-from harness.learner import Single
-from harness.models import ResNet
-from harness.plan import Plan
-from harness.train import train
+from harness.attacks.attack import Threat
+from harness.grid.plan import Plan
+from harness.machine.device import placed
+from harness.models.networks import ResNet
+from harness.training.learner import Single
+from harness.training.train import train
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.augment import unit
-from harness.contracts import Batch, Clock, Lab
 from harness.data import load
-from harness.device import placed
-from harness.models import NETWORKS
-from harness.plan import Plan
+from harness.grid.plan import Plan
+from harness.machine.device import placed
+from harness.models.networks import NETWORKS
+from harness.training.augment import unit
+from harness.training.contracts import Batch, Clock, Lab
 
 CPU = torch.device("cpu")
 CLASSES = 10

@@ -17,10 +17,12 @@ from baselines.nt import NT
 from benchmarks import plain
 from benchmarks.setting import CLOCK, digits, lab_for, new_network, paper_method
 from benchmarks.timing import Row, Times, faster, in_turn
-from harness.attacks import PGD, climbed, frozen, input_gradient
-from harness.learner import Average, Learner, Optim, Single
-from harness.losses import climb_cross_entropy
-from harness.weights import copy_into, mix_into
+from harness.attacks.attack import climbed, input_gradient
+from harness.attacks.losses import climb_cross_entropy
+from harness.attacks.pgd import PGD
+from harness.models.frozen import frozen
+from harness.training.learner import Average, Learner, Optim, Single
+from harness.training.weights import copy_into, mix_into
 
 BATCH, ROUNDS = 32, 3
 LESSONS = 20  # steps of natural training before signs are compared

@@ -34,10 +34,10 @@ from drills import (
     together,
 )
 from drills.ground import Ground
-from harness.config import ROOT
-from harness.errors import run_command, unknown
-from harness.files import write_whole
-from harness.provenance import provenance
+from harness.core.config import ROOT
+from harness.core.errors import run_command, unknown
+from harness.core.files import write_whole
+from harness.core.provenance import provenance
 
 DRILLS: dict[str, Callable[[Ground], Attempt]] = {
     "training": kills.training,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drills import demand
-from harness.config import ROOT
+from harness.core.config import ROOT
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 Done = subprocess.CompletedProcess

@@ -18,10 +18,10 @@ import numpy as np
 from drills import Attempt, Try, demand
 from drills.commands import Done, check_sentence, said, sentence
 from drills.ground import METHODS, Ground, make_page
-from harness import paths
+from harness.core import paths
+from harness.core.errors import UserError
 from harness.data import load
-from harness.errors import UserError
-from harness.manifest import NAME, settle
+from harness.reports.manifest import NAME, settle
 
 _SET = "digits-c/fog/3"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from drills import Attempt, Try, demand
 from drills.commands import Done, command, said, sentence
 from drills.ground import TABLE, Ground
-from harness import paths
+from harness.core import paths
 
 _SIZE = 8 * 2**20
 _MOST = {"train": 120_000, "evaluate": 30_000, "table": 8_000, "page": 40_000}  # bytes left free
@@ -66,10 +66,10 @@ def full(ground: Ground) -> Attempt:
     run = ground.run_of("at")
     common = ("--scale", "ci", "--grid", str(ground.grid))
     stages = {
-        "train": ("harness.train", "--run", run.id, *common),
-        "evaluate": ("harness.evaluate", "--run", run.id, *common),
-        "table": ("harness.tables", "--artefact", TABLE, *common),
-        "page": ("harness.page", *common),
+        "train": ("harness", "train", "--run", run.id, *common),
+        "evaluate": ("harness", "evaluate", "--run", run.id, *common),
+        "table": ("harness", "tables", "--artefact", TABLE, *common),
+        "page": ("harness", "page", *common),
     }
 
     def prepare(stage: str, folder: Path) -> None:

@@ -7,8 +7,8 @@ import re
 from drills import Attempt, Try, demand
 from drills.commands import said, snakemake
 from drills.ground import TABLE, Ground, small_grid
-from harness import paths
-from harness.plan import Plan
+from harness.core import paths
+from harness.grid.plan import Plan
 
 
 def diverges(ground: Ground) -> Attempt:

@@ -1,6 +1,6 @@
 """What the drills stand on: a small grid, its undisturbed build, and jobs as Snakemake starts them.
 
-Jobs are forked from a zygote (harness/zygote.py): a random moment then falls into their work rather
+Jobs are forked from a zygote (jobs/zygote.py): a random moment then falls into their work rather
 than into `import torch`.
 """
 
@@ -21,13 +21,14 @@ import yaml
 
 from drills import demand
 from drills.commands import ENVIRONMENT, Done, command, descendants, said, snakemake, wait_until
-from harness import paths, zygote
-from harness.config import read_grid
-from harness.descriptions import description
-from harness.plan import Plan
-from harness.records import read_records
-from harness.runs import TrainRun
-from harness.start import ADDRESS
+from harness.core import paths
+from harness.core.config import read_grid
+from harness.core.descriptions import description
+from harness.evaluation.records import read_records
+from harness.grid.plan import Plan
+from harness.jobs import zygote
+from harness.jobs.start import ADDRESS
+from harness.training.runs import TrainRun
 
 TABLE = "cvpr23_table1a"
 METHODS = ["nt", "at"]
@@ -100,7 +101,7 @@ class Ground:
         cwd.mkdir(parents=True, exist_ok=True)
         settings = ["--grid", str(grid or self.grid), "--scale", "ci"]
         return subprocess.Popen(
-            [sys.executable, "-m", "harness.start", *words, *settings],
+            [sys.executable, "-m", "harness", "start", *words, *settings],
             cwd=cwd,
             env={
                 **os.environ,
@@ -182,4 +183,4 @@ class Ground:
 
 
 def make_page(ground: Ground, folder: Path) -> Done:
-    return command("harness.page", "--grid", str(ground.grid), "--scale", "ci", cwd=folder)
+    return command("harness", "page", "--grid", str(ground.grid), "--scale", "ci", cwd=folder)

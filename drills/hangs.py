@@ -12,9 +12,9 @@ from drills import Attempt, Try, demand
 from drills.commands import Done, said, sentence
 from drills.ground import Ground, small_grid
 from drills.kills import cpu_seconds_of
-from harness import paths
-from harness.config import read_grid
-from harness.plan import Plan
+from harness.core import paths
+from harness.core.config import read_grid
+from harness.grid.plan import Plan
 
 _PATIENCE = 8  # seconds, where users have an hour: a busy machine takes five to import torch
 

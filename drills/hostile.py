@@ -20,15 +20,15 @@ import yaml
 from drills import Attempt, LostError, Try, demand
 from drills.commands import check_sentence, command, said, sentence, snakemake, snakemake_words
 from drills.ground import TABLE, Ground
-from harness import paths
-from harness.config import read_claims, read_yaml
+from harness.core import paths
+from harness.core.config import read_claims, read_yaml
+from harness.core.errors import UserError
+from harness.core.files import write_sealed
 from harness.data import load
 from harness.data.archives import unpack
 from harness.data.decoders import read_cifar_batches, read_idx
 from harness.data.pictures import read_class_folders
 from harness.data.stream import pieces
-from harness.errors import UserError
-from harness.files import write_sealed
 
 _MARK = "executed"  # a file that only executed input could make
 
@@ -88,7 +88,7 @@ def yaml_tags(ground: Ground, this: Try) -> None:
     )
     path = this.folder / "evil.yaml"
     path.write_text(f"{ground.grid.read_text()}\nextra: {tag}\n")
-    sentence(command("harness.plan", "--runs", "--grid", str(path), cwd=this.folder))
+    sentence(command("harness", "plan", "--runs", "--grid", str(path), cwd=this.folder))
     path.write_text(f"notice: {tag}\n")  # as a scale, or as claims
     refused(lambda: read_yaml(path))
     refused(lambda: read_claims(path))
@@ -100,7 +100,7 @@ def names_in_a_grid(ground: Ground, this: Try) -> None:
     content[section][name] = next(iter(content[section].values()))
     path = this.folder / "evil.yaml"
     path.write_text(yaml.safe_dump(content))
-    sentence(command("harness.plan", "--runs", "--grid", str(path), cwd=this.folder))
+    sentence(command("harness", "plan", "--runs", "--grid", str(path), cwd=this.folder))
 
 
 def names_on_the_command_line(ground: Ground, this: Try) -> None:
@@ -108,9 +108,9 @@ def names_on_the_command_line(ground: Ground, this: Try) -> None:
     for words in (["train", f"--run={name}"], ["evaluate", f"--run={name}"]):
         sentence(ground.run(*words, cwd=this.folder))
     common = ["--grid", str(ground.grid), "--scale", "ci"]
-    sentence(command("harness.tables", f"--artefact={name}", *common, cwd=this.folder))
-    sentence(command("harness.plan", f"--scale={name}", "--runs", cwd=this.folder))
-    sentence(command("harness.data.fetch", "--", name, cwd=this.folder))
+    sentence(command("harness", "tables", f"--artefact={name}", *common, cwd=this.folder))
+    sentence(command("harness", "plan", f"--scale={name}", "--runs", cwd=this.folder))
+    sentence(command("harness", "fetch", "--", name, cwd=this.folder))
 
 
 def targets(ground: Ground, this: Try) -> None:

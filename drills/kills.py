@@ -26,7 +26,7 @@ from drills.commands import (
     wait_until,
 )
 from drills.ground import METHODS, Ground
-from harness import paths
+from harness.core import paths
 
 _VICTIMS = 20
 

@@ -15,13 +15,14 @@ import numpy as np
 from drills import Attempt, LostError, Try, demand
 from drills.commands import check_sentence, sentence
 from drills.ground import Ground
-from harness import paths
+from harness.core import paths
+from harness.core.arrays import read_arrays, write_arrays
+from harness.core.descriptions import description
+from harness.core.errors import UserError
 from harness.data import load
 from harness.data.sets import SETS
-from harness.descriptions import description
-from harness.errors import UserError
-from harness.records import read_arrays, read_records, write_arrays
-from harness.runs import EvalRun
+from harness.evaluation.records import read_records
+from harness.grid.probes import EvalRun
 
 _IMAGES = {"train": 300, "test": 60}
 
@@ -60,9 +61,10 @@ def replaced(ground: Ground) -> Attempt:
     """images replaced under the same name"""
     import torch
 
-    from harness.evaluate import evaluate, refuse_other_images
-    from harness.store import load_model
-    from harness.train import train
+    from harness.evaluation.evaluate import evaluate
+    from harness.jobs.evaluate import refuse_other_images
+    from harness.models.store import load_model
+    from harness.training.train import train
 
     torch.set_num_threads(1)
     cpu = torch.device("cpu")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.errors import expected
+from harness.core.errors import expected
 
 BREAKPOINTS = 4  # at 0, 1/3, 2/3 and 1 of the run: epochs 0, 40, 80, 120 of the papers
 

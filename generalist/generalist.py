@@ -40,11 +40,11 @@ from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
 
 from generalist.gamma import check_gamma, check_shares, weights_at
-from harness.contracts import Batch, Clock, Lab
-from harness.errors import expected, unknown
-from harness.lazy import torch
-from harness.learner import Average, Learner, Single
-from harness.weights import copy_into, mix_into
+from harness.core.errors import expected, unknown
+from harness.core.lazy import torch
+from harness.training.contracts import Batch, Clock, Lab
+from harness.training.learner import Average, Learner, Single
+from harness.training.weights import copy_into, mix_into
 
 REDISTRIBUTIONS = ("once", "throughout")
 OVERWRITTEN = ("learners", "averages")

@@ -34,12 +34,12 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from generalist.generalist import GeneralistTraining, overwrite
-from harness.contracts import Batch, Clock, Lab
-from harness.device import autocast, set_up
-from harness.errors import UserError, expected
-from harness.lazy import torch
-from harness.learner import Learner
-from harness.weights import tensors
+from harness.core.errors import UserError, expected
+from harness.core.lazy import torch
+from harness.machine.device import autocast, set_up
+from harness.training.contracts import Batch, Clock, Lab
+from harness.training.learner import Learner
+from harness.training.weights import tensors
 
 HOST = "127.0.0.1"
 PATIENCE = "GENERALIST_PATIENCE"

@@ -12,17 +12,17 @@ import yaml
 
 from drills.commands import command as command
 from drills.commands import said, snakemake
-from harness.attacks import Threat
-from harness.augment import unit
-from harness.balls import Ball
-from harness.config import ROOT as ROOT
-from harness.config import read_grid
-from harness.contracts import Batch, Clock, Lab
+from harness.attacks.attack import Threat
+from harness.attacks.balls import Ball
+from harness.core.config import ROOT as ROOT
+from harness.core.config import read_grid
 from harness.data import load
-from harness.models import new_model
-from harness.plan import Plan
-from harness.runs import TrainRun
-from harness.train import make_lab
+from harness.grid.plan import Plan
+from harness.models.networks import new_model
+from harness.training.augment import unit
+from harness.training.contracts import Batch, Clock, Lab
+from harness.training.runs import TrainRun
+from harness.training.train import make_lab
 
 LINF = Threat(Ball("linf", Fraction(36, 255)), Fraction(10, 255), 3)
 L2 = Threat(Ball("l2", Fraction(128, 255)), Fraction(40, 255), 3)

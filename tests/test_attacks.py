@@ -5,9 +5,11 @@ import pytest
 import torch
 from conftest import L2, LINF, generator, weights
 
-from harness.attacks import PGD, counting, fgsm, frozen, input_gradient, perturb, start_point
-from harness.errors import UserError
-from harness.losses import CLIMBS, cross_entropy, dlr, kl, margin
+from harness.attacks.attack import counting, input_gradient, perturb
+from harness.attacks.losses import CLIMBS, cross_entropy, dlr, kl, margin
+from harness.attacks.pgd import PGD, fgsm, start_point
+from harness.core.errors import UserError
+from harness.models.frozen import frozen
 
 ATTACKS = [
     PGD.of(threat, start, loss)

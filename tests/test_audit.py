@@ -5,7 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from harness.audit import (
+from harness.core.errors import UserError
+from harness.papers.audit import (
     RULES,
     aa_above_a_component,
     audit,
@@ -13,17 +14,16 @@ from harness.audit import (
     outliers,
     rows_that_differ,
 )
-from harness.audit import union_is_not_the_mean as union
-from harness.errors import UserError
-from harness.experiments import (
+from harness.papers.audit import union_is_not_the_mean as union
+from harness.papers.experiments import (
     methods_without_a_row,
     rows_of_others,
     rows_said_to_be_one,
     rows_that_share_numbers,
     settings_that_differ,
 )
-from harness.published import PUBLISHED, Papers
-from harness.statements import chosen, comparisons_in_prose, numbers_in_prose
+from harness.papers.published import PUBLISHED, Papers
+from harness.papers.statements import chosen, comparisons_in_prose, numbers_in_prose
 
 T = "generalist_t"
 

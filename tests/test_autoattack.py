@@ -7,11 +7,11 @@ import torch
 from conftest import L2, LINF, generator
 from pyautoattack import AutoAttack
 
-from harness.attacks import perturb
-from harness.autoattack import COMPONENTS, STANDARD, Cascade, Component, listening
-from harness.errors import UserError
-from harness.folding import folded
-from harness.models import new_model
+from harness.attacks.attack import perturb
+from harness.attacks.autoattack import COMPONENTS, STANDARD, Cascade, Component, listening
+from harness.core.errors import UserError
+from harness.models.folding import folded
+from harness.models.networks import new_model
 
 SHORT = {"steps": 8, "queries": 30}
 
@@ -19,8 +19,8 @@ SHORT = {"steps": 8, "queries": 30}
 @pytest.fixture(scope="module")
 def taught():
     """A network that knows digits a little: most images right, none of them robust."""
-    from harness.augment import unit
     from harness.data import load
+    from harness.training.augment import unit
 
     images = load("digits", "train").take(slice(400))
     x, y = unit(torch.from_numpy(images.x)), torch.from_numpy(images.y)

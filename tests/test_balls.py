@@ -4,9 +4,9 @@ import pytest
 import torch
 from conftest import generator
 
-from harness.attacks import ORDERS
-from harness.balls import Ball, into, project, random_point, steepest
-from harness.errors import UserError
+from harness.attacks.attack import ORDERS
+from harness.attacks.balls import Ball, into, project, random_point, steepest
+from harness.core.errors import UserError
 
 NORMS = ["linf", "l2", "l1"]
 

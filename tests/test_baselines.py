@@ -24,15 +24,16 @@ from baselines.ramp import RAMP, LogitPairing, projected
 from baselines.rmc import RMC
 from baselines.rst import RST
 from baselines.score import SCORE
-from harness.apgd import APGD, _checkpoints
-from harness.attacks import PGD, Threat, perturb
-from harness.balls import Ball
-from harness.contracts import Clock
-from harness.errors import UserError
-from harness.gradcam import gradcam
-from harness.learner import Optim, Single
-from harness.losses import cross_entropy, one_hot, squared_distance
-from harness.models import new_model
+from harness.attacks.apgd import APGD, _checkpoints
+from harness.attacks.attack import Threat, perturb
+from harness.attacks.balls import Ball
+from harness.attacks.losses import cross_entropy, one_hot, squared_distance
+from harness.attacks.pgd import PGD
+from harness.core.errors import UserError
+from harness.models.gradcam import gradcam
+from harness.models.networks import new_model
+from harness.training.contracts import Clock
+from harness.training.learner import Optim, Single
 
 L1 = Threat(Ball("l1", Fraction(2)), Fraction(6, 10), 3)
 OPTIM = Optim(lr=0.05, weight_decay=5e-4)

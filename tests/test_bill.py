@@ -14,18 +14,28 @@ from baselines.fat import FAT
 from baselines.nt import NT
 from baselines.trades import TRADES
 from generalist.generalist import Generalist
-from harness.attacks import PGD, Threat
-from harness.autoattack import Component
-from harness.balls import Ball
-from harness.bill import Work, of_attack, of_evaluation, of_training, read_rates, rows, shape, text
-from harness.config import scales
+from harness.attacks.attack import Threat
+from harness.attacks.autoattack import Component
+from harness.attacks.balls import Ball
+from harness.attacks.pgd import PGD
+from harness.core.config import scales
 from harness.data import count
-from harness.learner import Optim, Single
-from harness.meter import operations, rate, seconds
-from harness.models import new_model
-from harness.plan import Plan
-from harness.probing import evaluate_batch
-from harness.runs import EvalRun, Probe
+from harness.evaluation.probing import evaluate_batch
+from harness.grid.plan import Plan
+from harness.grid.probes import EvalRun, Probe
+from harness.jobs.bill import (
+    Work,
+    of_attack,
+    of_evaluation,
+    of_training,
+    read_rates,
+    rows,
+    shape,
+    text,
+)
+from harness.jobs.meter import operations, rate, seconds
+from harness.models.networks import new_model
+from harness.training.learner import Optim, Single
 
 OPTIM = Optim(lr=0.05, weight_decay=5e-4)
 LINF_7 = Threat(LINF.ball, LINF.step, 7)
@@ -121,7 +131,7 @@ def test_counts_need_no_data():
 
 @pytest.mark.parametrize("scale", scales())
 def test_every_method_of_the_grid_has_been_measured(scale):
-    """If not: python -m harness.meter."""
+    """If not: python -m harness meter."""
     plan = Plan.read(scale)
     found = rows(plan, read_rates(), None)
     assert sum(row.models for row in found.values()) == len(plan.runs)

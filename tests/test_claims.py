@@ -8,20 +8,20 @@ import pytest
 import yaml
 from conftest import ROOT, command
 
-from harness import paths
-from harness.claims import Reader, markdown, read, runs, told, verdicts, worded
-from harness.columns import Formula
-from harness.config import read_claims
-from harness.descriptions import write_description
-from harness.errors import UserError
-from harness.evidence import Printed
-from harness.measured import Measured
-from harness.page.artefacts import verdicts as on_page
-from harness.page.render import environment
-from harness.plan import Plan
-from harness.records import Record, write_records
-from harness.statistics import Difference
-from harness.verdicts import Comparison, Every, Number, Outcome, Some, judge, leaves
+from harness.core import paths
+from harness.core.config import read_claims
+from harness.core.descriptions import write_description
+from harness.core.errors import UserError
+from harness.core.statistics import Difference
+from harness.evaluation.records import Record, write_records
+from harness.grid.columns import Formula
+from harness.grid.plan import Plan
+from harness.papers.claims import Reader, markdown, read, runs, told, verdicts, worded
+from harness.papers.evidence import Printed
+from harness.papers.measured import Measured
+from harness.papers.verdicts import Comparison, Every, Number, Outcome, Some, judge, leaves
+from harness.reports.page.artefacts import verdicts as on_page
+from harness.reports.page.render import environment
 
 ARTEFACT = "cvpr23_table1a"
 PLACE = f"{ARTEFACT}/cifar10/resnet18"
@@ -763,7 +763,7 @@ def test_the_command(small, tmp_path):
     grid.write_text(yaml.safe_dump(dict(small.grid)))
     claims.write_text(yaml.safe_dump(claimed(BEST)))
     words = ["--scale", "ci", "--grid", str(grid), "--claims", str(claims)]
-    done = command("harness.claims", *words, cwd=tmp_path)
+    done = command("harness", "claims", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "reports" / "ci" / "claims.md").read_text()
     assert "stand-in data" in text

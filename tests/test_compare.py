@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from conftest import ARTEFACT, METHODS
 
-from harness.compare import agreement, differences, main
-from harness.errors import UserError
-from harness.plan import Plan
+from harness.core.errors import UserError
+from harness.grid.plan import Plan
+from harness.reports.compare import agreement, differences, main
 
 
 @pytest.fixture(scope="module")

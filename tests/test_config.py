@@ -6,10 +6,10 @@ import pytest
 import yaml
 from conftest import ROOT, command
 
-from harness.build import fraction
-from harness.config import merged, read_grid, read_scale
-from harness.errors import UserError
-from harness.plan import Plan
+from harness.core.config import merged, read_grid, read_scale
+from harness.core.errors import UserError
+from harness.grid.build import fraction
+from harness.grid.plan import Plan
 
 GRID, SCALE = read_grid(), read_scale("ci")
 
@@ -96,7 +96,7 @@ def test_an_unknown_artefact_and_scale_on_the_command_line(tmp_path):
         (["--artefact", "cvpr23_table1aa"], "did you mean 'cvpr23_table1a'"),
         (["--artefact", "cvpr23_table1a", "--scale", "litte"], "did you mean 'lite'"),
     ):
-        found = command("harness.tables", *words, cwd=tmp_path)
+        found = command("harness", "tables", *words, cwd=tmp_path)
         assert found.returncode == 2
         assert hint in found.stderr
         assert found.stderr.count("\n") == 1

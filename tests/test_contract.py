@@ -7,13 +7,13 @@ import torch
 from conftest import clocks, run_of, weights
 
 from generalist import METHODS
-from harness.attacks import ORDERS
-from harness.balls import Ball
-from harness.batches import Batches
-from harness.config import read_grid
-from harness.identity import canonical
-from harness.models import ResNet
-from harness.train import make_lab, train
+from harness.attacks.attack import ORDERS
+from harness.attacks.balls import Ball
+from harness.core.config import read_grid
+from harness.core.identity import canonical
+from harness.models.networks import ResNet
+from harness.training.batches import Batches
+from harness.training.train import make_lab, train
 
 GRID = read_grid()
 SLUGS = sorted(GRID["methods"])

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from harness.core.errors import UserError
 from harness.data import frames, load
 from harness.data.corruptions import CORRUPTIONS, EXTRA, MAIN, SEVERITIES, corrupt
 from harness.data.corruptions.linear import box_matrix
 from harness.data.corruptions.sequences import FRAMES, film, flip_probability, frame_accuracy
 from harness.data.corruptions.strengths import STRENGTHS
 from harness.data.corruptions.textures import frost_source, frost_textures
-from harness.errors import UserError
 
 # Whose published strengths do not order the mean L2 distance: glass and motion blur vary sigma and
 # radius in turn, frost darkens what it brightened, elastic trades affine jitter for local shifts,

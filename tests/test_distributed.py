@@ -19,13 +19,13 @@ from test_parallel import descendants
 from test_stopping import begin, outcome, stop
 from test_zygote import wait_until
 
-from harness import paths, stopping
-from harness.config import read_grid
-from harness.errors import UserError
-from harness.plan import Plan
-from harness.runs import whole_batch
-from harness.store import load_model
-from harness.train import train
+from harness.core import paths, stopping
+from harness.core.config import read_grid
+from harness.core.errors import UserError
+from harness.grid.plan import Plan
+from harness.models.store import load_model
+from harness.training.runs import whole_batch
+from harness.training.train import train
 
 METHODS = ["at", "generalist_d_nt_linf"]
 REFUSED = {"eat", "eat_finetuned", "eat_linf_l2", "fat", "iat", "ramp", "rmc"}
@@ -57,7 +57,7 @@ def whole(plan, grid, tmp_path_factory) -> tuple[Path, dict]:
 
 def words(grid, run, results) -> list[str]:
     known = ["--scale", "ci", "--grid", str(grid), "--results", str(results), "--device", "cpu"]
-    return ["harness.train", *known, "--id", run.id]
+    return ["harness", "train", *known, "--id", run.id]
 
 
 def test_step_by_step_they_compute_the_same_up_to_the_order_of_sums():
@@ -148,7 +148,7 @@ def workers(pid: int) -> list[int]:
     found = []
     for one in descendants(pid):
         said = Path(f"/proc/{one}/cmdline").read_text()
-        if "harness.train" in said:
+        if "harness.training.train" in said:
             found.append(one)
     return found
 

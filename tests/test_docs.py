@@ -12,10 +12,10 @@ from conftest import ROOT
 from test_reductions import gradient_of
 
 from baselines.at import AT
-from harness.config import merged, read_grid, read_scale
-from harness.fidelity import fidelity, parts
-from harness.plan import Plan
-from harness.train import train
+from harness.core.config import merged, read_grid, read_scale
+from harness.grid.plan import Plan
+from harness.papers.fidelity import fidelity, parts
+from harness.training.train import train
 
 
 def blocks(document: str, language: str) -> list[str]:

@@ -10,19 +10,20 @@ import torch
 from conftest import ROOT, command, generator, run_of
 from safetensors.torch import save_file
 
-from harness import paths
-from harness.attacks import PGD, perturb, snapshots
-from harness.augment import unit
-from harness.cells import value
+from harness.attacks.attack import perturb
+from harness.attacks.pgd import PGD, snapshots
+from harness.core import paths
+from harness.core.errors import UserError
 from harness.data import load
-from harness.errors import UserError
-from harness.evaluate import evaluate
-from harness.plan import Plan
-from harness.probing import evaluate_batch, evaluate_family
-from harness.records import read_records, read_shard
-from harness.runs import EvalRun, Probe
-from harness.store import description, load_model
-from harness.train import train
+from harness.evaluation.cells import value
+from harness.evaluation.evaluate import evaluate
+from harness.evaluation.probing import evaluate_batch, evaluate_family
+from harness.evaluation.records import read_records, read_shard
+from harness.grid.plan import Plan
+from harness.grid.probes import EvalRun, Probe
+from harness.models.store import description, load_model
+from harness.training.augment import unit
+from harness.training.train import train
 
 CPU = torch.device("cpu")
 
@@ -135,7 +136,7 @@ def test_kill_9_twice_changes_nothing(trained, plan, tmp_path):
     results, _ = trained
     run = run_of(plan, "at")
     shutil.copytree(results / "models", tmp_path / "models")
-    words = ["harness.evaluate", "--scale", "ci", "--run", run.id, "--results"]
+    words = ["harness", "evaluate", "--scale", "ci", "--run", run.id, "--results"]
     shards = tmp_path / "records" / run.id
     for wanted in (3, 20):
         process = subprocess.Popen(
@@ -298,7 +299,7 @@ def test_somebody_elses_model(tmp_path):
         "--scale",
         "ci",
     ]
-    done = command("harness.evaluate", *words, cwd=tmp_path)
+    done = command("harness", "evaluate", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (report,) = (tmp_path / "results" / "external").glob("*/report.md")
     text = report.read_text()
@@ -311,6 +312,6 @@ def test_somebody_elses_model(tmp_path):
         (["--model", "net.py:build"], "--data cifar10"),
         (["--model", "net.py:build", "--data", "digits", "--attacks", "PGD21"], "known column"),
     ):
-        found = command("harness.evaluate", *wrong, "--scale", "ci", cwd=tmp_path)
+        found = command("harness", "evaluate", *wrong, "--scale", "ci", cwd=tmp_path)
         assert found.returncode == 2
         assert message in found.stderr

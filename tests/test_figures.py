@@ -11,23 +11,23 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT, snakemake
+from harness.reports.figures.__main__ import KINDS, write_figure
 from matplotlib import image
 from test_tables import made_up
 from threadpoolctl import threadpool_limits
 
-from harness.cells import cells
-from harness.columns import Formula
-from harness.descriptions import AFTER
-from harness.errors import UserError
-from harness.figures.__main__ import KINDS, write_figure
-from harness.figures.embedding import embedded
-from harness.figures.images import chosen, predicted, tally
-from harness.figures.source import Source
-from harness.figures.style import PALETTE, look, pretty
-from harness.plan import Plan
-from harness.records import Record
-from harness.runs import Watch
-from harness.statistics import interval
+from harness.core.descriptions import AFTER
+from harness.core.errors import UserError
+from harness.core.statistics import interval
+from harness.evaluation.cells import cells
+from harness.evaluation.records import Record
+from harness.grid.columns import Formula
+from harness.grid.plan import Plan
+from harness.reports.figures.embedding import embedded
+from harness.reports.figures.images import chosen, predicted, tally
+from harness.reports.figures.source import Source
+from harness.reports.figures.style import PALETTE, look, pretty
+from harness.training.runs import Watch
 
 
 def figures(plan):

@@ -7,12 +7,14 @@ import pytest
 import torch
 from conftest import LINF, generator, weights
 
-from harness.attacks import PGD, counting, frozen, input_gradient, perturb
-from harness.augment import unit
+from harness.attacks.attack import counting, input_gradient, perturb
+from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.pgd import PGD
 from harness.data import load
-from harness.folding import Affine, _twins, folded
-from harness.losses import climb_cross_entropy, cross_entropy
-from harness.models import ResNet, WideResNet, new_model
+from harness.models.folding import Affine, _twins, folded
+from harness.models.frozen import frozen
+from harness.models.networks import ResNet, WideResNet, new_model
+from harness.training.augment import unit
 
 
 def step(model, x, y, optimizer=None) -> None:

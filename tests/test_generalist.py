@@ -9,9 +9,9 @@ from baselines.at import AT
 from baselines.nt import NT
 from generalist.gamma import gamma_at, weights_at
 from generalist.generalist import Generalist
-from harness.contracts import Clock
-from harness.errors import UserError
-from harness.learner import Average, Optim, Single
+from harness.core.errors import UserError
+from harness.training.contracts import Clock
+from harness.training.learner import Average, Optim, Single
 
 ROBUST = Single(AT(LINF), Optim(lr=0.05, weight_decay=5e-4))
 ROBUST_2 = Single(AT(L2), Optim(lr=0.05, weight_decay=5e-4))

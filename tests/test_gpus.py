@@ -14,9 +14,9 @@ from conftest import ARTEFACT, ROOT, run_of, said
 from test_parallel import descendants
 from test_zygote import launched, wait_until
 
-from harness.config import read_grid
-from harness.gpus import ALLOCATION, VISIBLE, claim, devices
-from harness.start import ADDRESS
+from harness.core.config import read_grid
+from harness.jobs.start import ADDRESS
+from harness.machine.gpus import ALLOCATION, VISIBLE, claim, devices
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="GPUs are shared out on Linux")
 CLAIM = (
@@ -116,7 +116,7 @@ def test_a_forked_job_holds_its_device_to_the_end(plan, pool, start, tmp_path, m
     run = run_of(plan, "nt").id
     words = ["train", "--scale", "ci", "--run", run, "--rehearse", "1000000"]
     monkeypatch.chdir(tmp_path)
-    client = start("-m", "harness.start", "--gpus", "2", *words, **{ADDRESS: address})
+    client = start("-m", "harness", "start", "--gpus", "2", *words, **{ADDRESS: address})
     assert "step 1" in client.stdout.readline()
     (job,) = descendants(server.pid)
     os.kill(job, signal.SIGSTOP)

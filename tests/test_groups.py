@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.groups import among, apart, deviation
-from harness.statistics import against
+from harness.core.statistics import against
+from harness.papers.groups import among, apart, deviation
 
 
 def coins(share, shape, seed=0):

@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 from conftest import ROOT, run_of
 
-from harness.identity import canonical, fingerprint, seed_from
-from harness.plan import Plan
+from harness.core.identity import canonical, fingerprint, seed_from
+from harness.grid.plan import Plan
 
 GOLDEN = ROOT / "tests" / "golden" / "ids.json"
 

@@ -5,11 +5,11 @@ import torch
 from conftest import clocks, weights
 
 from baselines.nt import NT
-from harness.contracts import Batch, Clock
-from harness.errors import UserError
-from harness.learner import Average, Optim, Schedule, Single
-from harness.models import new_model
-from harness.weights import copy_into, mix_into
+from harness.core.errors import UserError
+from harness.models.networks import new_model
+from harness.training.contracts import Batch, Clock
+from harness.training.learner import Average, Optim, Schedule, Single
+from harness.training.weights import copy_into, mix_into
 
 OPTIM = Optim(lr=0.05, weight_decay=5e-4)
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 from conftest import ROOT, weights
 
-from harness.config import read_grid
-from harness.errors import UserError
-from harness.models import NETWORKS, new_model
+from harness.core.config import read_grid
+from harness.core.errors import UserError
+from harness.models.networks import NETWORKS, new_model
 
 
 @pytest.mark.parametrize(

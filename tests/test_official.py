@@ -12,18 +12,18 @@ from test_tables import made_up
 import baselines.msd
 from baselines.msd import MSD, MultiSteepest
 from baselines.rmc import RMC
-from harness.attacks import Threat, perturb
-from harness.balls import Ball, steepest
-from harness.cells import cells, printed, published
-from harness.config import read_grid, read_scale
-from harness.contracts import Batch, Clock
+from harness.attacks.attack import Threat, perturb
+from harness.attacks.balls import Ball, steepest
+from harness.core.config import read_grid, read_scale
+from harness.core.errors import UserError
 from harness.data import load
-from harness.errors import UserError
-from harness.learner import Optim
-from harness.models import new_model
-from harness.page.artefacts import _table as page_table
-from harness.plan import Plan
-from harness.tables import markdown
+from harness.evaluation.cells import cells, printed, published
+from harness.grid.plan import Plan
+from harness.models.networks import new_model
+from harness.reports.page.artefacts import _table as page_table
+from harness.reports.tables import markdown
+from harness.training.contracts import Batch, Clock
+from harness.training.learner import Optim
 
 TABLE = "extra_official"
 L1 = Threat(Ball("l1", Fraction(12)), Fraction(1), 3)

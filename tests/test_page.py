@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from browser import Browser, chromium
 from conftest import ARTEFACT
+from harness.reports.page.__main__ import write_page
 
-from harness.external import write_report
-from harness.page.__main__ import write_page
-from harness.page.render import duration, span, symbols
-from harness.page.runs import config_text
-from harness.page.sparklines import HEIGHT, WIDTH, charts
-from harness.plan import Plan
-from harness.tables import write_table
-from harness.trust import Check
+from harness.evaluation.trust import Check
+from harness.grid.plan import Plan
+from harness.reports.external import write_report
+from harness.reports.page.render import duration, span, symbols
+from harness.reports.page.runs import config_text
+from harness.reports.page.sparklines import HEIGHT, WIDTH, charts
+from harness.reports.tables import write_table
 
 FIGURE = "extra_figure"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

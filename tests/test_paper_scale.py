@@ -6,14 +6,15 @@ from functools import cache
 import pytest
 from conftest import command
 
-from harness.attacks import PGD, Threat
-from harness.balls import Ball
-from harness.cells import published
-from harness.claims import read, runs
+from harness.attacks.attack import Threat
+from harness.attacks.balls import Ball
+from harness.attacks.pgd import PGD
 from harness.data import count
-from harness.entries import entries
-from harness.plan import Plan
-from harness.runs import Augment, TrainRun, pieces, trained_norms
+from harness.evaluation.cells import published
+from harness.grid.entries import entries
+from harness.grid.plan import Plan
+from harness.papers.claims import read, runs
+from harness.training.runs import Augment, TrainRun, pieces, trained_norms
 
 CVPR, PLUSPLUS = "cvpr23_table3", ("plusplus_table2", "plusplus_table4")
 EPS = {"linf": Fraction(8, 255), "l2": Fraction(128, 255), "l1": Fraction(12)}
@@ -265,7 +266,7 @@ def test_every_model_is_tested_on_its_whole_test_set():
 
 
 def test_the_list_of_runs_tells_epochs_and_images(tmp_path):
-    done = command("harness.plan", "--scale", "paper", "--runs", cwd=tmp_path, check=True)
+    done = command("harness", "plan", "--scale", "paper", "--runs", cwd=tmp_path, check=True)
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
     for run in of(CVPR, "cifar100").values():
         assert "  200 epochs" in lines[run.id]

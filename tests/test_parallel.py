@@ -20,11 +20,11 @@ from baselines.at import AT
 from baselines.nt import NT
 from drills.commands import descendants
 from generalist.generalist import Generalist
-from harness import paths
-from harness.config import read_grid
-from harness.errors import UserError
-from harness.learner import Average, Optim, Single
-from harness.plan import Plan
+from harness.core import paths
+from harness.core.config import read_grid
+from harness.core.errors import UserError
+from harness.grid.plan import Plan
+from harness.training.learner import Average, Optim, Single
 
 ROBUST = Single(AT(LINF), Optim(lr=0.05, weight_decay=5e-4))
 ROBUST_2 = Single(AT(L2), Optim(lr=0.05, weight_decay=5e-4), Average(0.9))
@@ -112,7 +112,7 @@ def test_as_many_processes_as_learners_and_an_identity_of_its_own(grid):
 def test_kill_9_leaves_no_orphan_and_the_run_continues(grid, tmp_path):
     plan = Plan.read("ci", grid)
     together, apart = run_of(plan, "together"), run_of(plan, "apart")
-    words = ["harness.train", "--scale", "ci", "--grid", str(grid), "--results", str(tmp_path)]
+    words = ["harness", "train", "--scale", "ci", "--grid", str(grid), "--results", str(tmp_path)]
     words.append("--run")
     process = subprocess.Popen(
         [sys.executable, "-m", *words, together.id], cwd=ROOT, stderr=subprocess.PIPE

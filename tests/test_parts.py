@@ -17,16 +17,16 @@ from conftest import ARTEFACT, ROOT, command, run_of, said, snakemake
 from safetensors.torch import save_file
 from test_workflow import planned
 
-from harness import paths
-from harness.config import read_grid
-from harness.errors import UserError
-from harness.evaluate import evaluate, evaluate_part
-from harness.parts import Part
-from harness.plan import Plan
-from harness.records import read_records, write_records
-from harness.runs import EvalRun, Probe
-from harness.store import description, load_model
-from harness.train import train
+from harness.core import paths
+from harness.core.config import read_grid
+from harness.core.errors import UserError
+from harness.evaluation.evaluate import evaluate, evaluate_part
+from harness.evaluation.parts import Part
+from harness.evaluation.records import read_records, write_records
+from harness.grid.plan import Plan
+from harness.grid.probes import EvalRun, Probe
+from harness.models.store import description, load_model
+from harness.training.train import train
 
 CPU = torch.device("cpu")
 COLUMNS = ("NAT", "PGD20", "PGD100", "AA", "PGD20_2")
@@ -137,7 +137,7 @@ def test_killed_parts_in_reversed_order(trained, plan, tmp_path):
     results, _, _ = trained
     only_model(results, tmp_path)
     run = run_of(plan, "at").id
-    words = ["harness.evaluate", "--scale", "ci", "--run", run, "--results"]
+    words = ["harness", "evaluate", "--scale", "ci", "--run", run, "--results"]
 
     def part(number: int) -> list[str]:
         return [*words, str(tmp_path), "--part", f"{number}/3"]
@@ -209,13 +209,13 @@ def test_somebody_elses_model_in_parts(tmp_path):
     words = ["--model", "net.py:build", "--weights", "w.safetensors", "--data", "digits"]
     words += ["--attacks", "NAT,PGD20,AA", "--scale", "ci"]
     for number in (2, 1):
-        done = command("harness.evaluate", *words, "--part", f"{number}/2", cwd=tmp_path)
+        done = command("harness", "evaluate", *words, "--part", f"{number}/2", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert not list(tmp_path.rglob("report.md"))
     made = shards(tmp_path / "results")
-    command("harness.evaluate", *words, cwd=tmp_path, check=True)
+    command("harness", "evaluate", *words, cwd=tmp_path, check=True)
     assert shards(tmp_path / "results") == made
-    command("harness.evaluate", *words, "--results", "alone", cwd=tmp_path, check=True)
+    command("harness", "evaluate", *words, "--results", "alone", cwd=tmp_path, check=True)
     tables = [next((tmp_path / name).rglob("table.csv")) for name in ("results", "alone")]
     assert tables[0].read_text() == tables[1].read_text()
 

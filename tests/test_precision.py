@@ -8,14 +8,14 @@ import pytest
 import torch
 from conftest import run_of, weights
 
-from harness import paths
-from harness.config import read_grid, read_scale
-from harness.device import compiled
-from harness.errors import UserError
-from harness.folding import folded
-from harness.plan import Plan
-from harness.store import load_model
-from harness.train import train
+from harness.core import paths
+from harness.core.config import read_grid, read_scale
+from harness.core.errors import UserError
+from harness.grid.plan import Plan
+from harness.machine.device import compiled
+from harness.models.folding import folded
+from harness.models.store import load_model
+from harness.training.train import train
 
 CPU = torch.device("cpu")
 needs_a_compiler = pytest.mark.skipif(

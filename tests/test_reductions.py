@@ -10,10 +10,11 @@ from baselines.at import AT
 from baselines.at_half import HalfHalf
 from baselines.nt import NT
 from baselines.trades import TRADES
-from harness.attacks import PGD, Threat, perturb
-from harness.balls import Ball
-from harness.errors import UserError
-from harness.models import new_model
+from harness.attacks.attack import Threat, perturb
+from harness.attacks.balls import Ball
+from harness.attacks.pgd import PGD
+from harness.core.errors import UserError
+from harness.models.networks import new_model
 
 
 def gradient_of(objective, batch, clock):

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from conftest import ARTEFACT, ROOT, run_of, said, snakemake
 
-from harness.config import scales
-from harness.errors import UserError
-from harness.meter import measured
-from harness.plan import Plan
-from harness.resources import (
+from harness.core.config import scales
+from harness.core.errors import UserError
+from harness.grid.plan import Plan
+from harness.jobs.meter import measured
+from harness.jobs.resources import (
     LEAST_MINUTES,
     MAX_MINUTES,
     SAFETY,
@@ -33,7 +33,7 @@ def paper() -> Plan:
 
 @pytest.mark.parametrize("scale", scales())
 def test_every_network_of_the_grid_has_been_measured(scale):
-    """If not: python -m harness.meter."""
+    """If not: python -m harness meter."""
     known = {(n.name, n.channels, n.height, n.width) for n in networks()}
     for run in Plan.read(scale).runs.values():
         network = network_of(run)

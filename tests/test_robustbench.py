@@ -8,13 +8,13 @@ import pytest
 import yaml
 from conftest import ROOT, command
 
-from harness import paths
-from harness.build import registry
-from harness.config import read_papers
-from harness.entries import entries
-from harness.plan import Plan
-from harness.records import Record, read_records, write_records
-from harness.robustbench import model_info, write_entries
+from harness.core import paths
+from harness.core.config import read_papers
+from harness.evaluation.records import Record, read_records, write_records
+from harness.grid.build import registry
+from harness.grid.entries import entries
+from harness.grid.plan import Plan
+from harness.reports.robustbench import model_info, write_entries
 
 FIELDS = [  # of RobustBench's model_info files, in their order
     "link",
@@ -173,7 +173,7 @@ def test_the_command(small, tmp_path):
     store(small, tmp_path / "results", [])
     grid = tmp_path / "grid.yaml"
     grid.write_text(yaml.safe_dump(dict(small.grid)))
-    done = command("harness.robustbench", "--scale", "ci", "--grid", str(grid), cwd=tmp_path)
+    done = command("harness", "robustbench", "--scale", "ci", "--grid", str(grid), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"{len(entries(small))} files" in done.stdout
     assert (tmp_path / "reports" / "ci" / "robustbench" / f"{AT}.json").exists()

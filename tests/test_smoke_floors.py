@@ -8,13 +8,13 @@ import pytest
 import torch
 from conftest import run_of
 
-from harness import paths
-from harness.evaluate import evaluate
-from harness.plan import Plan
-from harness.records import read_records
-from harness.runs import EvalRun
-from harness.store import load_model
-from harness.train import train
+from harness.core import paths
+from harness.evaluation.evaluate import evaluate
+from harness.evaluation.records import read_records
+from harness.grid.plan import Plan
+from harness.grid.probes import EvalRun
+from harness.models.store import load_model
+from harness.training.train import train
 
 SLUGS = ["generalist_t", "generalist_d_linf_l2", "generalist_d_nt_linf", "at", "at_l2", "nt"]
 COLUMNS = ("NAT", "PGD20_inf", "PGD20_2")

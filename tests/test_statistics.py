@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics import against, holm, interval, mcnemar, paired, wilson
+from harness.core.statistics import against, holm, interval, mcnemar, paired, wilson
 
 
 def rows(*shares, n=400, seed=0):

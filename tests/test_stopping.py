@@ -17,16 +17,16 @@ from conftest import ROOT, run_of
 from test_parallel import descendants
 from test_zygote import launched, wait_until
 
-import harness.selection
-import harness.train
-from harness import paths, stopping
-from harness.batches import Batches
+import harness.training.selection
+import harness.training.train
+from harness.core import paths, stopping
+from harness.core.arrays import read_arrays
+from harness.core.files import write_whole
 from harness.data import load
-from harness.files import write_whole
-from harness.records import read_arrays
-from harness.runs import Selection
-from harness.start import ADDRESS
-from harness.train import train
+from harness.jobs.start import ADDRESS
+from harness.training.batches import Batches
+from harness.training.runs import Selection
+from harness.training.train import train
 
 MOMENTS, TRIES = 10, 40
 INSIDE = re.compile(r"found SIGTERM after epoch \d+( and \d+ steps)? of")
@@ -127,7 +127,7 @@ def test_stopped_at_random_moments_it_ends_with_the_same_bits(
         for parent in run.parents:
             (folder / "models" / parent).symlink_to(paths.model(parents, parent).parent)
     train(run, whole, CPU)
-    words = ["harness.start", "train", "--scale", "ci", "--run", run.id, "--results", str(parts)]
+    words = ["harness", "start", "train", "--scale", "ci", "--run", run.id, "--results", str(parts)]
     stops = disturbed(
         lambda: begin(*words, address=address),
         paths.checkpoint(parts, run.id),
@@ -146,7 +146,7 @@ def test_so_do_learners_in_processes_of_their_own(plan, tmp_path):
     """They get the signal too, and live on until the training process has their state."""
     run, serial = (run_of(plan, f"generalist_d_nt_linf_{how}") for how in ("parallel", "serial"))
     train(serial, tmp_path, CPU)
-    words = ["harness.train", "--scale", "ci", "--run", run.id, "--results", str(tmp_path)]
+    words = ["harness", "train", "--scale", "ci", "--run", run.id, "--results", str(tmp_path)]
     checkpoint = paths.checkpoint(tmp_path, run.id)
     stops = disturbed(lambda: begin(*words), checkpoint, list, seed=0, moments=5)
     assert any("steps" in said for said in stops), stops
@@ -168,7 +168,7 @@ def test_a_stop_while_an_epoch_is_judged_repeats_the_judgement_only(plan, tmp_pa
         return look(model, x, y)
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("harness.selection.right", told_to_stop)
+    monkeypatch.setattr("harness.training.selection.right", told_to_stop)
     monkeypatch.setattr(stopping._Sigterm, "came", False)
     stopping.listen()
     try:
@@ -192,7 +192,7 @@ def test_a_checkpoint_between_epochs_if_an_epoch_is_long(plan, tmp_path, monkeyp
             raise InterruptedError
         return original(self, order, epoch, step)
 
-    monkeypatch.setattr("harness.train._KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("harness.training.train._KEEP_SECONDS", 0.0)
     monkeypatch.setattr(Batches, "at", at)
     with pytest.raises(InterruptedError):
         train(run, tmp_path / "parts", CPU)
@@ -209,7 +209,7 @@ def test_an_evaluation_leaves_at_once_and_loses_a_batch_at_most(plan, zygote, tm
     train(run, whole, CPU)
     (parts / "models").mkdir(parents=True)
     (parts / "models" / run.id).symlink_to(whole / "models" / run.id)
-    words = ["harness.start", "evaluate", "--scale", "ci", "--run", run.id, "--results"]
+    words = ["harness", "start", "evaluate", "--scale", "ci", "--run", run.id, "--results"]
     assert begin(*words, str(whole), address=address).wait(300) == 0
     draw, stops, file = random.Random(0), 0, paths.records(parts, plan.evaluations[run.id].id)
     for _ in range(MOMENTS):

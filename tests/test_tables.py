@@ -5,17 +5,17 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from harness import paths
-from harness.autoattack import STANDARD, Cascade
-from harness.cells import KEYS, cells, deviation, published, read_artefact, value
-from harness.columns import Formula
-from harness.config import scales
-from harness.errors import UserError
-from harness.plan import Plan
-from harness.records import Record, write_records
-from harness.runs import Probe
-from harness.statistics import wilson
-from harness.tables import latex, markdown
+from harness.attacks.autoattack import STANDARD, Cascade
+from harness.core import paths
+from harness.core.config import scales
+from harness.core.errors import UserError
+from harness.core.statistics import wilson
+from harness.evaluation.cells import KEYS, cells, deviation, published, read_artefact, value
+from harness.evaluation.records import Record, write_records
+from harness.grid.columns import Formula
+from harness.grid.plan import Plan
+from harness.grid.probes import Probe
+from harness.reports.tables import latex, markdown
 
 GOLDEN = ROOT / "tests" / "golden"
 

@@ -8,18 +8,18 @@ import pytest
 import torch
 from conftest import ROOT, command, run_of
 
-from harness import paths
-from harness.attacks import perturb
-from harness.batches import Batches, on_device
+from harness.attacks.attack import perturb
+from harness.core import paths
+from harness.core.errors import UserError
+from harness.core.files import read_sealed, write_sealed, write_whole
 from harness.data import load
-from harness.errors import UserError
-from harness.files import read_sealed, write_sealed, write_whole
-from harness.plan import Plan
-from harness.runs import Selection
-from harness.selection import Selector
-from harness.store import load_model
-from harness.train import train
-from harness.watch import accuracy
+from harness.grid.plan import Plan
+from harness.models.store import load_model
+from harness.training.batches import Batches, on_device
+from harness.training.runs import Selection
+from harness.training.selection import Selector
+from harness.training.train import train
+from harness.training.watch import accuracy
 
 CPU = torch.device("cpu")
 
@@ -29,7 +29,7 @@ def checksum(results, run):
 
 
 def train_command(run, results):
-    return ["harness.train", "--scale", "ci", "--run", run.id, "--results", str(results)]
+    return ["harness", "train", "--scale", "ci", "--run", run.id, "--results", str(results)]
 
 
 @pytest.mark.parametrize("slug", ["at", "generalist_t", "generalist_d_nt_linf@released"])
@@ -111,7 +111,7 @@ def test_a_results_folder_that_cannot_be_written(plan, tmp_path):
 
 
 def test_an_unknown_run(tmp_path):
-    found = command("harness.train", "--run", "digits-tiny-nt-s0-0", cwd=tmp_path)
+    found = command("harness", "train", "--run", "digits-tiny-nt-s0-0", cwd=tmp_path)
     assert found.returncode == 2
     assert "did you mean" in found.stderr
 
@@ -153,7 +153,7 @@ def test_an_epoch_is_judged_in_batches(plan, lab, monkeypatch):
         sizes.append(len(x))
         return perturb(attack, model, x, y, **options)
 
-    monkeypatch.setattr("harness.selection.perturb", attacked)
+    monkeypatch.setattr("harness.training.selection.perturb", attacked)
     training = run.method.start(lab)
     judged = Selector(run, CPU).judge(training, 0)
     assert sum(sizes) == len(images)

@@ -8,13 +8,13 @@ import pytest
 import torch
 from conftest import L2, LINF
 
-from harness.augment import unit
-from harness.checks import gradients, inspect
+from harness.core.statistics import mcnemar
 from harness.data import load
-from harness.models import new_model
-from harness.records import Record
-from harness.statistics import mcnemar
-from harness.trust import Check, record_checks
+from harness.evaluation.checks import gradients, inspect
+from harness.evaluation.records import Record
+from harness.evaluation.trust import Check, record_checks
+from harness.models.networks import new_model
+from harness.training.augment import unit
 
 BALLS = {"linf": LINF.ball, "l2": L2.ball}
 

@@ -14,15 +14,15 @@ from test_train import CPU, checksum, interrupted
 from generalist.gamma import gamma_at
 from generalist.generalist import Generalist
 from generalist.parallel import packed
-from harness import paths
-from harness.descriptions import AFTER
-from harness.learner import Average
-from harness.plan import Plan
-from harness.records import read_arrays
-from harness.runs import Watch
-from harness.train import train
-from harness.watch import Watcher, accuracy
-from harness.weights import copy_into, distance, spread
+from harness.core import paths
+from harness.core.arrays import read_arrays
+from harness.core.descriptions import AFTER
+from harness.grid.plan import Plan
+from harness.training.learner import Average
+from harness.training.runs import Watch
+from harness.training.train import train
+from harness.training.watch import Watcher, accuracy
+from harness.training.weights import copy_into, distance, spread
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from conftest import ARTEFACT, METHODS, ROOT, said, snakemake
 
-from harness.config import CONFIG
-from harness.entries import entries
-from harness.manifest import write_manifest
-from harness.plan import Plan
+from harness.core.config import CONFIG
+from harness.grid.entries import entries
+from harness.grid.plan import Plan
+from harness.reports.manifest import write_manifest
 
 
 def planned(dry) -> dict[str, int]:

@@ -15,9 +15,10 @@ import pytest
 from conftest import ROOT, command, run_of
 
 from drills.commands import descendants
-from harness import paths, zygote
-from harness.config import CONFIG
-from harness.start import ADDRESS, STARTED
+from harness.core import paths
+from harness.core.config import CONFIG
+from harness.jobs import zygote
+from harness.jobs.start import ADDRESS, STARTED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the zygote is for Linux")
 WITHOUT_TORCH = 1.0  # seconds of CPU: importing torch and what a training needs takes more than two
@@ -45,7 +46,7 @@ def address():
 
 
 def start(address: str, *words: str, cwd: Path) -> subprocess.CompletedProcess:
-    words = ("-m", "harness.start", *words)
+    words = ("-m", "harness", "start", *words)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), ADDRESS: address, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True
@@ -74,7 +75,7 @@ def test_a_forked_job_makes_what_the_plain_command_makes(plan, address, tmp_path
     plain, forked = tmp_path / "plain", tmp_path / "forked"
     plain.mkdir()
     forked.mkdir()
-    command("harness.train", *words, cwd=plain, check=True)
+    command("harness", "train", *words, cwd=plain, check=True)
     began = cpu_of_children()
     done = start(address, "train", *words, cwd=forked)
     assert cpu_of_children() - began < WITHOUT_TORCH  # or it was not forked at all
@@ -100,7 +101,7 @@ def long_job(address: str, run, cwd: Path) -> subprocess.Popen:
     words = ["train", "--scale", "ci", "--run", run.id, "--rehearse", "1000000"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), ADDRESS: address}
     process = subprocess.Popen(
-        [sys.executable, "-m", "harness.start", *words],
+        [sys.executable, "-m", "harness", "start", *words],
         cwd=cwd,
         env=environment,
         stdout=subprocess.PIPE,

@@ -9,13 +9,13 @@ import sys
 import torch
 from conftest import run_of, weights
 
-from harness import distributed
-from harness.batches import Batches
-from harness.contracts import Batch, Clock
-from harness.distributed import _Team
-from harness.folding import folded
-from harness.plan import Plan
-from harness.train import make_lab
+from harness.grid.plan import Plan
+from harness.machine import distributed
+from harness.machine.distributed import _Team
+from harness.models.folding import folded
+from harness.training.batches import Batches
+from harness.training.contracts import Batch, Clock
+from harness.training.train import make_lab
 
 BATCH, STEPS = 33, 6  # 33 is 16 and 17: shares that are not equal
 
@@ -42,7 +42,7 @@ plan, slugs = Plan.read("ci"), sys.argv[1:]
 recipe = {"batch_size": BATCH, "examples": 2 * BATCH}
 nt = run_of(plan, "nt")
 together = dataclasses.replace(nt.recipe, **recipe, data_parallel=2)
-device = distributed.join(dataclasses.replace(nt, recipe=together), "cpu")
+device = distributed.join(together.data_parallel, "cpu")
 for slug in slugs:
     run = run_of(plan, slug)
     run = dataclasses.replace(run, recipe=dataclasses.replace(run.recipe, **recipe))

@@ -6,14 +6,14 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, str(Path(workflow.basedir)))
-from harness import paths
-from harness.config import CONFIG, ROOT, scales
-from harness.entries import entries
-from harness.errors import UserError
-from harness.manifest import no_future, settle
-from harness.plan import Plan
-from harness.resources import Machine
-from harness.zygote import launch
+from harness.core import paths
+from harness.core.config import CONFIG, ROOT, scales
+from harness.grid.entries import entries
+from harness.core.errors import UserError
+from harness.reports.manifest import no_future, settle
+from harness.grid.plan import Plan
+from harness.jobs.resources import Machine
+from harness.jobs.zygote import launch
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
@@ -49,7 +49,7 @@ def scale_of(run):
             return scale
     raise WorkflowError(
         f"expected a run that a scale plans, found {run!r}; "
-        f"`python -m harness.plan --runs --scale {SCALE}` lists them."
+        f"`python -m harness plan --runs --scale {SCALE}` lists them."
     )
 
 
@@ -69,7 +69,7 @@ def parts_of(run, fingerprint):
 
 def claim_records(scale):
     """What the claims are judged on; their module is imported only where somebody asks."""
-    from harness.claims import read, runs
+    from harness.papers.claims import read, runs
 
     return records_of(scale, runs(plan(scale), read(plan(scale))))
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from harness.core.errors import UserError, unknown
 from harness.data.cache import Stored
 from harness.data.cache import data_folder as data_folder
 from harness.data.sets import SETS
-from harness.errors import UserError, unknown
 
 SPLITS = ("train", "validation", "train+validation", "test")
 _LARGEST_VALIDATION = 1000

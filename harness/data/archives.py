@@ -8,7 +8,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from harness.errors import UserError
+from harness.core.errors import UserError
 
 
 def check_md5(archive: Path, md5: str) -> None:

@@ -5,7 +5,7 @@ renamed, so a reader needs no lock and a killed writer leaves nothing that could
 Writers of the same set wait for each other. The whole cache can be deleted at any time.
 
 Whether somebody else changed them is seen by their sizes and times: where these are not those that were
-written down, the arrays are read through and their checksum decides. `python -m harness.data.fetch`
+written down, the arrays are read through and their checksum decides. `python -m harness fetch`
 always reads them through.
 """
 
@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.core.errors import UserError, expected
+from harness.core.files import damaged, read_json, write_json
 from harness.data.stream import Arrays, pieces
-from harness.errors import UserError, expected
-from harness.files import damaged, read_json, write_json
 
 
 def data_folder() -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.core.errors import UserError, expected, unknown
 from harness.data import sources
 from harness.data.archives import check_md5, unpack
 from harness.data.cache import Stored, data_folder, keep, lock, slot, state_of
@@ -24,7 +25,6 @@ from harness.data.corruptions.textures import frost_source
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 from harness.data.stream import Arrays, Stream
-from harness.errors import UserError, expected, unknown
 
 _SEED = 0
 GENERATED = "generated (from "

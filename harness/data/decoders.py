@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.errors import UserError
+from harness.core.errors import UserError
 
 _IDX_UINT8 = 8
 # What a pickled CIFAR batch is made of; anything else in one is not a data set.

@@ -1,4 +1,4 @@
-"""Fetch and verify data sets: `python -m harness.data.fetch cifar10 mnist cifar10-c`.
+"""Fetch and verify data sets: `python -m harness fetch cifar10 mnist cifar10-c`.
 
 For each set: what there is and where it came from, or what to do about it. `cifar10-c` stands for
 the 15 main corruptions at all severities, `cifar10-c/fog` for one of them, `cifar10-p` for the ten
@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from harness.core.errors import UserError, expected
 from harness.data import corrupted, sources
 from harness.data.cache import Stored, digest_of
 from harness.data.corrupted import archive_of, expand
 from harness.data.sets import SETS
-from harness.errors import UserError, expected, run_command
 
 
 def obtained(name: str) -> Iterator[tuple[str, Stored, str]]:
@@ -76,7 +76,3 @@ def main() -> None:
         print(hint)
     if missing:
         raise expected("every set that was asked for", f"{missing} missing", "see the lines above")
-
-
-if __name__ == "__main__":
-    run_command(main)

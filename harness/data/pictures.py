@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.core.errors import UserError, expected
 from harness.data.stream import Arrays, Stream
-from harness.errors import UserError, expected
 
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
 _CHUNK = 128

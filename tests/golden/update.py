@@ -4,8 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-from harness.plan import Plan
-from harness.tables import latex, markdown
+from harness.grid.plan import Plan
+from harness.reports.tables import latex, markdown
 
 HERE = Path(__file__).parent
 

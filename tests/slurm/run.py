@@ -1,7 +1,7 @@
 """`make test-slurm`: a part of the smoke grid through a real Slurm, beside the same part without it.
 
 Checked: the models are bitwise the same, the records and the table equal; every job asked for the
-time, memory, GPUs and partition that harness/resources.py says; jobs side by side saw different GPUs;
+time, memory, GPUs and partition that jobs/resources.py says; jobs side by side saw different GPUs;
 none was forked from a zygote; a cancelled training came back with twice the time, a requeued one by
 Slurm's doing, both continuing from their checkpoints; with device=cpu no GPU is asked for.
 
@@ -30,11 +30,11 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from cluster import GPUS, Cluster, output  # noqa: E402
 
-from harness import paths  # noqa: E402
-from harness.config import read_grid, read_scale  # noqa: E402
-from harness.plan import Plan  # noqa: E402
-from harness.records import read_arrays  # noqa: E402
-from harness.resources import Machine, Request  # noqa: E402
+from harness.core import paths  # noqa: E402
+from harness.core.arrays import read_arrays  # noqa: E402
+from harness.core.config import read_grid, read_scale  # noqa: E402
+from harness.grid.plan import Plan  # noqa: E402
+from harness.jobs.resources import Machine, Request  # noqa: E402
 
 SCALE, TABLE = "smoke", "cvpr23_table1a"
 METHODS = ["nt", "at", "trades6", "generalist_d_nt_linf"]
@@ -98,7 +98,7 @@ class Watch(threading.Thread):
     @staticmethod
     def _environment(process: Path) -> tuple[str, dict[str, str]] | None:
         try:
-            if b"harness.start" not in (process / "cmdline").read_bytes():
+            if b"harness.jobs.start" not in (process / "cmdline").read_bytes():
                 return None
             entries = (process / "environ").read_bytes().decode(errors="replace").split("\0")
         except OSError:

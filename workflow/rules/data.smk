@@ -20,7 +20,7 @@ rule fetch:
     params:
         python=PYTHON,
     shell:
-        "{params.python:q} -m harness.data.fetch {wildcards.set} > {log} 2>&1 && cp {log} {output}"
+        "{params.python:q} -m harness fetch {wildcards.set} > {log} 2>&1 && cp {log} {output}"
 
 
 rule data:

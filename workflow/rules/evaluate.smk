@@ -26,7 +26,7 @@ rule evaluate:
         part="",
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
-        "exec {params.python:q} -m harness.start --gpus {resources.gpu} evaluate --grid {params.grid:q} "
+        "exec {params.python:q} -m harness start --gpus {resources.gpu} evaluate --grid {params.grid:q} "
         "--scale {params.scale} --run {wildcards.run} {params.part} "
         "--threads {threads} --device {params.device:q} > {log} 2>&1"
 

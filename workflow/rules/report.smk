@@ -24,7 +24,7 @@ rule table:
         python=PYTHON,
         grid=GRID,
     shell:
-        "{params.python:q} -m harness.tables --grid {params.grid:q} --scale {wildcards.scale} "
+        "{params.python:q} -m harness tables --grid {params.grid:q} --scale {wildcards.scale} "
         "--artefact {wildcards.artefact} > {log} 2>&1"
 
 
@@ -43,7 +43,7 @@ rule figure:
         python=PYTHON,
         grid=GRID,
     shell:
-        "{params.python:q} -m harness.figures --grid {params.grid:q} --scale {wildcards.scale} "
+        "{params.python:q} -m harness figures --grid {params.grid:q} --scale {wildcards.scale} "
         "--artefact {wildcards.artefact} > {log} 2>&1"
 
 
@@ -67,7 +67,7 @@ rule page:
         python=PYTHON,
         grid=GRID,
     shell:
-        "{params.python:q} -m harness.page --grid {params.grid:q} --scale {wildcards.scale} > {log} 2>&1"
+        "{params.python:q} -m harness page --grid {params.grid:q} --scale {wildcards.scale} > {log} 2>&1"
 
 
 # All that the default target wants, and the checksums of what it was made of.
@@ -88,7 +88,7 @@ rule manifest:
         grid=GRID,
         scale=SCALE,
     shell:
-        "{params.python:q} -m harness.manifest --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"
+        "{params.python:q} -m harness manifest --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"
 
 
 # One named target per artefact: `snakemake --cores 2 plusplus_table1`.
@@ -127,7 +127,7 @@ rule verdicts:
         python=PYTHON,
         grid=GRID,
     shell:
-        "{params.python:q} -m harness.claims --grid {params.grid:q} --scale {wildcards.scale} > {log} 2>&1"
+        "{params.python:q} -m harness claims --grid {params.grid:q} --scale {wildcards.scale} > {log} 2>&1"
 
 
 rule claims:
@@ -154,4 +154,4 @@ rule robustbench:
         grid=GRID,
         scale=SCALE,
     shell:
-        "{params.python:q} -m harness.robustbench --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"
+        "{params.python:q} -m harness robustbench --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"

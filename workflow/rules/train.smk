@@ -28,6 +28,6 @@ rule train:
         scale=lambda wildcards: scale_of(wildcards.run),
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
-        "exec {params.python:q} -m harness.start --gpus {resources.gpu} train --grid {params.grid:q} "
+        "exec {params.python:q} -m harness start --gpus {resources.gpu} train --grid {params.grid:q} "
         "--scale {params.scale} --run {wildcards.run} "
         "--threads {params.threads} --device {params.device:q} > {log} 2>&1"

@@ -22,11 +22,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from harness.core.errors import expected, unknown
+from harness.core.identity import seed_from
 from harness.data.corruptions import blur, digital, noise, weather
 from harness.data.corruptions.draws import Draws
 from harness.data.corruptions.strengths import STRENGTHS
-from harness.errors import expected, unknown
-from harness.identity import seed_from
 
 REVISION = 1  # raise it when generated images change
 SEVERITIES = (1, 2, 3, 4, 5)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from harness.core.errors import unknown
+from harness.core.identity import seed_from
 from harness.data.corruptions import check_images, noise, to_bytes, to_unit
 from harness.data.corruptions.blur import streaks, zoomed
 from harness.data.corruptions.digital import brightened
@@ -22,8 +24,6 @@ from harness.data.corruptions.linear import gaussian, pixels, side
 from harness.data.corruptions.strengths import STRENGTHS
 from harness.data.corruptions.warp import project
 from harness.data.corruptions.weather import drops, splash
-from harness.errors import unknown
-from harness.identity import seed_from
 
 FRAMES = {
     "gaussian_noise": 31,

@@ -1,0 +1,5 @@
+"""One command for everything: `python -m harness COMMAND ...`."""
+
+from harness.cli import main
+
+main()

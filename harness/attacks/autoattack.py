@@ -1,0 +1,153 @@
+"""AutoAttack's components, from `pyautoattack`, as attacks of ours: the one place for its traps.
+
+A fresh object per call (it keeps state); built as `standard`, since `custom` leaves five restarts; no
+more target classes than there are; contiguous float32; its seeds stay inside `fork_rng`, because it
+reseeds torch's global generator on every batch; parameters frozen by `perturb`, which FAB would
+otherwise differentiate; its warnings, which are log records, are kept. Its own state file does not
+reload, so resuming is ours, by shards of examples.
+
+APGD_dlr is not part of AutoAttack's standard version; a column of the papers has it all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from harness.attacks.attack import Attack
+from harness.attacks.balls import Ball
+from harness.core.errors import unknown
+from harness.core.lazy import torch
+
+STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
+COMPONENTS = (*STANDARD, "apgd-dlr")
+_NORMS = {"linf": "Linf", "l2": "L2", "l1": "L1"}
+_LOGGER = "auto-attack"
+
+
+@dataclass(frozen=True)
+class Component:
+    """One component. The defaults are AutoAttack's own; a scale may shorten them, visibly."""
+
+    ball: Ball
+    name: str
+    steps: int = 100
+    targets: int = 9
+    queries: int = 5000
+
+    REVISION: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.name not in COMPONENTS:
+            raise unknown("component", self.name, COMPONENTS, "AutoAttack")
+
+    @property
+    def balls(self) -> tuple[Ball, ...]:
+        return (self.ball,)
+
+    @property
+    def slug(self) -> str:
+        return f"{self.name.replace('-', '_')}_{self.ball.norm}"
+
+    @property
+    def stages(self) -> tuple[Attack, ...]:
+        return (self,)
+
+    def __call__(
+        self,
+        model: torch.nn.Module,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        seed = int(torch.randint(2**31 - 1, (1,), generator=generator, device=generator.device))
+        if not len(x):
+            return x
+        images = x.contiguous(memory_format=torch.contiguous_format).float()
+        with torch.no_grad():
+            classes = model(images[:1]).shape[1]
+        tracing = sys.gettrace()
+        devices = [x.device] if x.device.type == "cuda" else []
+        try:
+            with torch.random.fork_rng(devices=devices):
+                attack = self._prepared(model, classes, seed, x.device)
+                found, _ = attack.run_standard_evaluation(images, y, batch_size=len(x))
+        finally:
+            sys.settrace(tracing)  # its check for dynamic defences switches tracing off
+        return found.to(x.dtype)
+
+    def _prepared(self, model: torch.nn.Module, classes: int, seed: int, device: Any) -> Any:
+        from pyautoattack import AutoAttack
+
+        norm, eps = _NORMS[self.ball.norm], self.ball.radius
+        attack = AutoAttack(model, norm=norm, eps=eps, seed=seed, device=device)
+        attack.attacks_to_run = [self._possible(classes)]
+        targets = min(self.targets, classes - 1)
+        attack.apgd_targeted.n_target_classes = attack.fab.n_target_classes = targets
+        for apgd in (attack.apgd, attack.apgd_targeted):
+            apgd.n_iter = apgd.n_iter_orig = self.steps
+            apgd.n_iter_2 = max(int(0.22 * self.steps), 1)
+            apgd.n_iter_min = max(int(0.06 * self.steps), 1)
+            apgd.size_decr = max(int(0.03 * self.steps), 1)
+        attack.fab.n_iter, attack.square.n_queries = self.steps, self.queries
+        return attack
+
+    def _possible(self, classes: int) -> str:
+        """The component, or the nearest one that so few classes allow: DLR looks at third places."""
+        needs = {"apgd-t": 4, "apgd-dlr": 3}.get(self.name, 2)
+        if classes >= needs:
+            return self.name
+        instead = "apgd-dlr" if classes == 3 else "apgd-ce"
+        logging.getLogger(_LOGGER).warning(
+            f"{self.name} needs {needs} classes, found {classes}: {instead} is used instead"
+        )
+        return instead
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Several components in turn, each on what survived: the cheapest way to AutoAttack alone."""
+
+    components: tuple[Component, ...]
+
+    REVISION: ClassVar[int] = 1
+
+    @property
+    def balls(self) -> tuple[Ball, ...]:
+        return self.components[0].balls
+
+    @property
+    def slug(self) -> str:
+        return f"aa_{self.components[0].ball.norm}"
+
+    @property
+    def stages(self) -> tuple[Attack, ...]:
+        return self.components
+
+    @classmethod
+    def standard(cls, ball: Ball, **budget: int) -> Cascade:
+        return cls(tuple(Component(ball, name, **budget) for name in STANDARD))
+
+
+@contextmanager
+def listening() -> Iterator[set[str]]:
+    """The warnings that AutoAttack logs meanwhile; nothing of its chatter reaches the terminal."""
+    heard: set[str] = set()
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.add(record.getMessage().partition(" See ")[0])
+
+    logger, ear = logging.getLogger(_LOGGER), Ear(logging.WARNING)
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(ear)
+    try:
+        yield heard
+    finally:
+        logger.removeHandler(ear)
+        logger.propagate = propagate

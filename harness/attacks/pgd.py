@@ -1,0 +1,130 @@
+"""PGD and its kin: an attack is loss x start x step x projection.
+
+FGSM, MIM and CW are compositions of the same parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from harness.attacks.attack import Attack, Threat, check_budget, climbed, input_gradient
+from harness.attacks.balls import Ball, into, random_point, steepest
+from harness.attacks.losses import CLIMBS
+from harness.core.errors import unknown
+from harness.core.lazy import torch
+
+STARTS = ("uniform", "normal", "normal_unclipped", "zero")
+_NORMAL_START_SIGMA = 0.001  # TRADES: at x' = x the gradient of KL is zero
+_TINY = 1e-12
+
+
+def fgsm(ball: Ball) -> PGD:
+    """Goodfellow, Shlens, Szegedy 2015: one step of the whole radius."""
+    return PGD(ball, ball.eps, steps=1, start="zero")
+
+
+@dataclass(frozen=True)
+class PGD:
+    """Projected gradient ascent (Madry et al. 2018); the last iterate is the answer.
+
+    FGSM, MIM and CW are compositions of the same parts: one full step from the image itself; momentum
+    on the gradient over its mean absolute value (Dong et al. 2018); the margin as the loss.
+    """
+
+    ball: Ball
+    step: Fraction
+    steps: int
+    start: str = "uniform"
+    loss: str = "ce"
+    momentum: float | None = None
+
+    REVISION: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.start not in STARTS:
+            raise unknown("start", self.start, STARTS, "PGD")
+        if self.loss not in CLIMBS:
+            raise unknown("attack loss", self.loss, CLIMBS, "PGD")
+
+    @classmethod
+    def of(cls, threat: Threat, start: str = "uniform", loss: str = "ce") -> PGD:
+        return cls(threat.ball, threat.step, threat.steps, start, loss)
+
+    @property
+    def balls(self) -> tuple[Ball, ...]:
+        return (self.ball,)
+
+    @property
+    def slug(self) -> str:
+        if self.steps == 1 and self.start == "zero":
+            return f"fgsm_{self.ball.norm}"
+        name = "mim" if self.momentum is not None else "cw" if self.loss == "margin" else "pgd"
+        return f"{name}{self.steps}_{self.ball.norm}"
+
+    @property
+    def stages(self) -> tuple[Attack, ...]:
+        return (self,)
+
+    def __call__(
+        self,
+        model: torch.nn.Module,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        *_, last = self.iterates(model, x, y, generator)
+        return last
+
+    def iterates(
+        self,
+        model: torch.nn.Module,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        generator: torch.Generator,
+    ) -> Iterator[torch.Tensor]:
+        """The image after each step: PGD of fewer steps is this one on its way."""
+        norm, radius, step = self.ball.norm, self.ball.radius, float(self.step)
+        climb = CLIMBS[self.loss](model, x, y)
+        adversarial = start_point(self.start, self.ball, x, generator)
+        velocity = torch.zeros_like(x)
+        for _ in range(self.steps):
+            gradient = input_gradient(model, adversarial, climb)
+            if self.momentum is not None:
+                size = gradient.abs().flatten(1).mean(dim=1).view(-1, *[1] * (x.dim() - 1))
+                velocity = self.momentum * velocity + gradient / size.clamp_min(_TINY)
+                gradient = velocity
+            adversarial = into(norm, x, adversarial + step * steepest(norm, gradient), radius)
+            yield adversarial
+
+
+def start_point(
+    start: str, ball: Ball, x: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    if start == "zero":
+        return x.clone()
+    if start in ("normal", "normal_unclipped"):
+        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        moved = x + _NORMAL_START_SIGMA * noise
+        return moved if start == "normal_unclipped" else into(ball.norm, x, moved, ball.radius)
+    return random_point(ball.norm, x, ball.radius, generator)
+
+
+def snapshots(
+    family: Sequence[PGD],
+    model: torch.nn.Module,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    generator: torch.Generator,
+) -> Iterator[torch.Tensor]:
+    """What `perturb` finds for each of a family, equal but for rising steps, by one run of the last."""
+    longest, wanted = family[-1], {attack.steps for attack in family}
+    with climbed(model) as network:
+        for steps, adversarial in enumerate(longest.iterates(network, x, y, generator), 1):
+            if steps in wanted:
+                check_budget(longest, x, adversarial)
+                yield adversarial

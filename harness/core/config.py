@@ -1,0 +1,75 @@
+"""config/*.yaml and config/scales/*.yaml: read safely, checked against their schemas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from harness.core.errors import UserError, unknown
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "config"
+SCHEMAS = ROOT / "workflow" / "schemas"
+
+
+def read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"expected a config file at {path}, found none; give its path.") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"expected plain YAML in {path}, found: {reason}; mend it.") from None
+
+
+def scales() -> list[str]:
+    return sorted(path.stem for path in (CONFIG / "scales").glob("*.yaml"))
+
+
+def read_scale(name: str) -> dict[str, Any]:
+    if name not in scales():
+        raise unknown("scale", name, scales(), "config/scales")
+    return _checked(CONFIG / "scales" / f"{name}.yaml", "scale")
+
+
+def read_grid(path: Path | None = None) -> dict[str, Any]:
+    """The grid; unless it brings its own, with the presets of config/presets.yaml."""
+    return _checked(path or CONFIG / "grid.yaml", "grid", {"presets": CONFIG / "presets.yaml"})
+
+
+def read_claims(path: Path | None = None) -> dict[str, Any]:
+    """The papers' claims, for harness/papers/claims.py."""
+    return _checked(path or CONFIG / "claims.yaml", "claims")
+
+
+def read_papers() -> dict[str, Any]:
+    """Who published which method, for harness/reports/robustbench.py."""
+    return _checked(CONFIG / "papers.yaml", "papers")
+
+
+def _checked(path: Path, schema: str, parts: dict[str, Path] | None = None) -> dict[str, Any]:
+    content = read_yaml(path)
+    for section, file in (parts or {}).items():
+        if isinstance(content, dict) and section not in content:
+            content[section] = read_yaml(file)
+    validator = jsonschema.Draft202012Validator(read_yaml(SCHEMAS / f"{schema}.schema.yaml"))
+    error = jsonschema.exceptions.best_match(validator.iter_errors(content))
+    if error is not None:
+        place = ".".join(str(part) for part in error.absolute_path) or "the top level"
+        wanted = error.schema.get("description", "what the schema allows")
+        raise UserError(
+            f"expected {wanted} at {place} of {path.name}, found {error.message}; mend that entry "
+            f"(workflow/schemas/{schema}.schema.yaml lists what is allowed)."
+        )
+    return content
+
+
+def merged(base: Any, over: Any) -> Any:
+    """`over` on top of `base`: mappings are merged key by key, anything else is replaced."""
+    if isinstance(base, dict) and isinstance(over, dict):
+        both = {key: merged(base[key], over[key]) for key in base.keys() & over.keys()}
+        return {**base, **over, **both}
+    return over

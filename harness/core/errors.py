@@ -1,0 +1,51 @@
+"""One kind of error for what a user can mend: expected, found, remedy, in one sentence."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+
+from harness.core import stopping
+
+
+class UserError(Exception):
+    """Something a user can put right; commands print it without a traceback and exit with 2."""
+
+
+def expected(what: str, found: object, remedy: str) -> UserError:
+    return UserError(f"expected {what}, found {found!s}; {remedy}.")
+
+
+def unknown(kind: str, found: object, known: Iterable[str], where: str) -> UserError:
+    """A name that no registry or config holds, with the nearest one that does."""
+    names = sorted(known)
+    near = get_close_matches(str(found), names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+    return UserError(f"expected a known {kind} in {where}, found {found!r}; {hint}")
+
+
+def run_command(main: Callable[[], None]) -> None:
+    """Run a command line's main: user errors and file errors become one line and exit code 2.
+
+    SIGTERM becomes one line too (harness/core/stopping.py).
+    """
+    stopping.listen()
+    try:
+        main()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # too late: everything is done
+    except stopping.Stopped as stopped:
+        print(f"error: {stopped}", file=sys.stderr)
+        raise SystemExit(stopping.CODE) from None
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except OSError as error:
+        where = error.filename or "a file"
+        print(
+            f"error: expected to read or write {where}, found {error.strerror or error}; "
+            "give a folder that can be written (and has room), then start again.",
+            file=sys.stderr,
+        )
+        raise SystemExit(2) from None

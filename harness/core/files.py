@@ -1,0 +1,127 @@
+"""Files that appear whole or not at all, and that notice when they were damaged."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import UserError, expected
+
+_SEAL = b"sealed sha256 "
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EBADF)  # some network disks
+
+
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Write aside, flush to disk, rename: a reader sees the old file or the new one.
+
+    Aside has one name per file: writers of the same file take turns, and what a killed one left is
+    taken over by the next.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        with os.fdopen(_taken(aside), "wb") as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(aside, path)
+            except BaseException:
+                aside.unlink(missing_ok=True)
+                raise
+    except OSError as error:  # a full disk does not say for whom it was too full
+        error.filename = error.filename or str(path)
+        raise
+
+
+def _taken(aside: Path) -> int:
+    """An empty file that no other process writes."""
+    while True:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        _lock(handle, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):  # its writer was done while we waited
+            if os.path.samestat(os.fstat(handle), os.stat(aside)):
+                os.ftruncate(handle, 0)
+                return handle
+        os.close(handle)
+
+
+def _lock(handle: int, how: int) -> None:
+    try:
+        fcntl.flock(handle, how)
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+
+
+@contextmanager
+def only_one(folder: Path, what: str) -> Iterator[None]:
+    """Refuse to do what another process does in this folder; a lock dies with its holder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            _lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise expected(
+                f"no other {what} in {folder}",
+                "a process that is at it",
+                "wait for that one, or end it, then start again",
+            ) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_sealed(path: Path, payload: bytes) -> None:
+    write_whole(path, _SEAL + sha256(payload).encode() + b"\n" + payload)
+
+
+def read_sealed(path: Path, what: str) -> bytes:
+    """The payload of `write_sealed`; a truncated or altered file is refused, never half used."""
+    data = path.read_bytes()
+    header, _, payload = data.partition(b"\n")
+    if header != _SEAL + sha256(payload).encode():
+        raise damaged(path, what, "delete it to compute it again")
+    return payload
+
+
+def write_json(path: Path, about: dict[str, Any]) -> None:
+    """Readable JSON whose last entry is the checksum of all others."""
+    write_whole(path, json.dumps({**about, "seal": _seal(about)}, indent=1) + "\n")
+
+
+def read_json(path: Path, what: str, remedy: str) -> dict[str, Any]:
+    """What `write_json` wrote. Files from before there were seals have none, and are believed."""
+    try:
+        about = json.loads(path.read_bytes())
+        seal = about.pop("seal", None)
+    except (ValueError, AttributeError, TypeError):
+        raise damaged(path, what, remedy) from None
+    if seal not in (None, _seal(about)):
+        raise damaged(path, what, remedy)
+    return about
+
+
+def _seal(about: dict[str, Any]) -> str:
+    return sha256(json.dumps(about, sort_keys=True).encode())
+
+
+def damaged(path: Path, what: str, remedy: str) -> UserError:
+    return expected(
+        f"a whole {what} in {path}",
+        f"a truncated or altered file of {path.stat().st_size} bytes",
+        remedy,
+    )

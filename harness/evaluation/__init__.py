@@ -1,0 +1,1 @@
+"""From a network to records, and from records to numbers. Imports grid and below."""

@@ -1,0 +1,118 @@
+"""Per-example records: what every accuracy, union, interval and paired test is a reduction of.
+
+A shard is the record of one batch of examples, written as soon as it is done. The records of a model
+are all its shards in one file. Plain arrays in .npz: no pickle, and zip checksums notice damage.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.core.arrays import read_arrays, write_arrays
+from harness.core.cost import Cost
+from harness.core.errors import UserError
+
+
+@dataclass(frozen=True)
+class Record:
+    """One probe of one model. `correct` is False for what was wrong before any attack."""
+
+    correct: np.ndarray  # bool, (n,)
+    predicted: np.ndarray  # int16, (n,): the class under attack
+    broken_by: np.ndarray  # int8, (n,): the stage that broke it; -1 stands, -2 wrong from the start
+    forward: int  # passes really made, in batches, the largest over shards
+    backward: int
+    forward_examples: int  # passes times examples, over all shards
+    backward_examples: int
+    warnings: tuple[str, ...] = ()
+    heat: np.ndarray | None = None  # uint8, (n, height, width): Grad-CAM of the prediction
+
+
+_ARRAYS = ("correct", "predicted", "broken_by")
+_ALL = (*_ARRAYS, "heat")
+_LABELS = "labels:"
+
+
+def write_shard(path: Path, record: Record, stamp: dict[str, str], cost: Cost) -> None:
+    write_records(path, {"shard": record}, {"stamp": stamp, "cost": cost.as_json()})
+
+
+def read_shard(path: Path, stamp: dict[str, str]) -> tuple[Record, Cost] | None:
+    """A finished shard and what it took, unless it was made of other weights or other images."""
+    records, about = read_records(path)
+    if about.get("stamp") != stamp:
+        return None
+    return records["shard"], Cost(**about.get("cost", {}))
+
+
+def joined(shards: list[Record]) -> Record:
+    arrays = {name: np.concatenate([getattr(shard, name) for shard in shards]) for name in _ARRAYS}
+    maps = [shard.heat for shard in shards if shard.heat is not None]
+    return Record(
+        arrays["correct"],
+        arrays["predicted"],
+        arrays["broken_by"],
+        forward=max(shard.forward for shard in shards),
+        backward=max(shard.backward for shard in shards),
+        forward_examples=sum(shard.forward_examples for shard in shards),
+        backward_examples=sum(shard.backward_examples for shard in shards),
+        warnings=tuple(sorted({warning for shard in shards for warning in shard.warnings})),
+        heat=np.concatenate(maps) if maps else None,
+    )
+
+
+def write_records(
+    path: Path,
+    records: dict[str, Record],
+    about: dict[str, Any],
+    labels: dict[str, np.ndarray] | None = None,
+) -> None:
+    """Records by probe, with what is known about them and the model, in one file."""
+    arrays = {f"{_LABELS}{name}": array for name, array in (labels or {}).items()}
+    notes: dict[str, dict[str, Any]] = {}
+    for probe, record in records.items():
+        fields = asdict(record)
+        own = {name: fields.pop(name) for name in _ALL}
+        arrays |= {f"{probe}.{name}": array for name, array in own.items() if array is not None}
+        notes[probe] = fields
+    text = json.dumps({**about, "passes": notes}, sort_keys=True)
+    arrays["about"] = np.frombuffer(text.encode(), np.uint8)
+    write_arrays(path, arrays)
+
+
+def read_records(path: Path, run: str | None = None) -> tuple[dict[str, Record], dict[str, Any]]:
+    """What `write_records` wrote; if it is said whose records they must be, no other's."""
+    arrays = read_arrays(path)
+    try:
+        about = json.loads(arrays["about"].tobytes())
+        records = {
+            probe: Record(
+                arrays[f"{probe}.correct"],
+                arrays[f"{probe}.predicted"],
+                arrays[f"{probe}.broken_by"],
+                heat=arrays.get(f"{probe}.heat"),
+                **{**notes, "warnings": tuple(notes["warnings"])},
+            )
+            for probe, notes in about["passes"].items()
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"expected the parts of a record in {path}, found something else "
+            f"({type(error).__name__}: {error}); delete it to compute it again."
+        ) from None
+    if run is not None and about.get("run", run) != run:
+        raise UserError(
+            f"expected the records of {run} in {path}, found those of {about['run']}; delete it "
+            "to compute it again."
+        )
+    about["labels"] = {
+        name.removeprefix(_LABELS): array
+        for name, array in arrays.items()
+        if name.startswith(_LABELS)
+    }
+    return records, about

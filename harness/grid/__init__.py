@@ -1,0 +1,1 @@
+"""From config to specs: methods, columns, artefacts, the plan. Imports training and below."""

@@ -1,0 +1,195 @@
+"""From a config entry to a method's dataclass, led by the types of its fields.
+
+Named things are looked up where the run's surroundings define them: a `Threat` in its data set, an
+`Optim` in its network, a learner among the grid's methods. Presets and scales lay further fields
+under an entry; the entry itself always wins.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from harness.attacks.attack import Threat
+from harness.attacks.balls import Ball
+from harness.core.config import merged
+from harness.core.errors import UserError, expected, unknown
+from harness.training.contracts import Method
+from harness.training.learner import Optim, Single
+
+DEFAULT_PRESET = "text"
+_SINGLE = "single"  # in presets and scales: the fields that all one-objective methods share
+
+
+_hints = cache(typing.get_type_hints)  # resolving annotations is most of the cost of planning
+
+
+def registry(address: str) -> dict[str, type]:
+    """METHODS of the module that the grid names: the harness itself imports no method."""
+    module, _, name = address.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@dataclass(frozen=True)
+class Builder:
+    methods: Mapping[str, type]  # registry: name -> dataclass
+    entries: Mapping[str, Any]  # the grid's methods: slug -> entry
+    threats: Mapping[str, Any]  # of the data set
+    optims: Mapping[str, Any]  # of the network
+    presets: Mapping[str, Any]
+    overlay: Mapping[str, Any]  # of the scale
+
+    def entry(self, slug: str) -> dict[str, Any]:
+        """A grid's entry. `slug@preset` asks for a preset by name, so there the preset wins."""
+        slug, _, preset = slug.partition("@")
+        if slug not in self.entries:
+            raise unknown("method", slug, self.entries, "config/grid.yaml's methods")
+        entry = dict(self.entries[slug])
+        if preset:
+            for layer in self._layers(self._preset(preset, slug), entry["method"], slug):
+                entry = merged(entry, layer)
+            entry["preset"] = preset
+        return entry
+
+    def _preset(self, name: str, where: str) -> Mapping[str, Any]:
+        if name not in self.presets:
+            raise unknown("preset", name, self.presets, where)
+        return self.presets[name]
+
+    def _class(self, name: str, where: str) -> type:
+        if name not in self.methods:
+            raise unknown("method class", name, self.methods, where)
+        return self.methods[name]
+
+    def _layers(self, source: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
+        """What a preset or a scale says of a method: in general first, then of it in particular."""
+        alone = hasattr(self._class(name, where), "start")
+        return [source.get(key, {}) for key in ([name] if alone else [_SINGLE, name])]
+
+    def method(self, slug: str) -> Method:
+        return self.build(self.entry(slug), f"methods.{slug}")
+
+    def parents(self, slug: str) -> tuple[str, ...]:
+        return tuple(self.entry(slug).get("parents", ()))
+
+    def build(self, spec: Mapping[str, Any], where: str) -> Method:
+        entry = {key: value for key, value in spec.items() if key != "parents"}
+        name, preset = entry.pop("method"), entry.pop("preset", DEFAULT_PRESET)
+        cls = self._class(name, where)
+        for source in (self.overlay, self._preset(preset, where)):
+            for layer in reversed(self._layers(source, name, where)):
+                entry = merged(layer, entry)
+        if hasattr(cls, "start"):  # it owns its update; the others are run by a Single
+            if "optim" in {f.name for f in fields(cls)}:
+                entry.setdefault("optim", "robust")
+            return self._dataclass(cls, entry, where, preset)
+        own = {f.name for f in fields(cls)}
+        allowed = own | {"optim", "average"}
+        for key in entry.keys() - allowed:
+            raise unknown("field", key, allowed, where)
+        objective = self._dataclass(
+            cls, {key: value for key, value in entry.items() if key in own}, where, preset
+        )
+        single = {key: value for key, value in entry.items() if key not in own}
+        single.setdefault("optim", "robust")
+        return self._dataclass(Single, {**single, "objective": objective}, where, preset)
+
+    def _dataclass(self, cls: type, entry: Mapping[str, Any], where: str, preset: str) -> Any:
+        hints = _hints(cls)
+        known = {f.name: f for f in fields(cls)}
+        values = {}
+        for key, value in entry.items():
+            if key not in known:
+                raise unknown("field", key, known, f"{where} ({cls.__name__})")
+            values[key] = self._coerce(hints[key], value, f"{where}.{key}", preset)
+        for name, field in known.items():
+            if field.default is MISSING and field.default_factory is MISSING and name not in values:
+                raise expected(f"a value for {name} in {where}", "none", f"add {name}: ...")
+        try:
+            return cls(**values)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
+
+    def _coerce(self, hint: Any, value: Any, where: str, preset: str) -> Any:
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin in (types.UnionType, typing.Union):
+            if value is None:
+                return None
+            (hint,) = [argument for argument in arguments if argument is not type(None)]
+            return self._coerce(hint, value, where, preset)
+        if origin is tuple:
+            if not isinstance(value, list | tuple):
+                raise expected(f"a list at {where}", repr(value), "write [a, b, ...]")
+            inner = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
+            if len(inner) != len(value):
+                raise expected(f"{len(inner)} values at {where}", len(value), "add or drop some")
+            pairs = zip(inner, value, strict=True)
+            return tuple(
+                self._coerce(h, v, f"{where}[{i}]", preset) for i, (h, v) in enumerate(pairs)
+            )
+        if hint is Threat:
+            return self.threat(value, where, preset)
+        if hint is Optim:
+            return self._optim(value, where, preset)
+        if hint is Single and not isinstance(value, Single):
+            return self._learner(value, where, preset)
+        if is_dataclass(hint) and isinstance(value, Mapping):
+            return self._dataclass(typing.cast(type, hint), value, where, preset)
+        if hint is Fraction:
+            return fraction(value, where)
+        if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if hint in (int, bool, str):
+            if type(value) is not hint:
+                raise expected(f"{hint.__name__} at {where}", repr(value), "change its type")
+            return value
+        if hint is float:
+            raise expected(f"a number at {where}", repr(value), "write it without quotes")
+        return value
+
+    def _named(self, table: Mapping[str, Any], kind: str, name: str, where: str, preset: str):
+        """A table's entry, with its own overlay for the preset, if it has one."""
+        if name not in table:
+            raise unknown(kind, name, table, where)
+        entry = {key: value for key, value in table[name].items() if key not in self.presets}
+        return merged(entry, table[name].get(preset, {}))
+
+    def threat(self, name: str, where: str, preset: str = DEFAULT_PRESET) -> Threat:
+        entry = self._named(self.threats, "threat", name, where, preset)
+        eps, step = (fraction(entry[key], f"threat {name}, {key}") for key in ("eps", "step"))
+        return Threat(Ball(entry["norm"], eps), step, entry["steps"])
+
+    def _optim(self, value: Any, where: str, preset: str) -> Optim:
+        if isinstance(value, str):
+            value = {"like": value}
+        value = dict(value)
+        like = value.pop("like", "robust")
+        entry = merged(self._named(self.optims, "optim", like, where, preset), value)
+        return self._dataclass(Optim, entry, where, preset)
+
+    def _learner(self, value: Any, where: str, preset: str) -> Single:
+        """A base learner: a grid method's slug, or {learner: slug, <fields to change>}."""
+        value = {"learner": value} if isinstance(value, str) else dict(value)
+        slug = value.pop("learner")
+        base = self.entry(slug)
+        if hasattr(self.methods.get(base["method"]), "start"):
+            raise expected(f"a one-objective method at {where}", slug, "use nt, at, trades1, ...")
+        if isinstance(value.get("optim"), Mapping):  # {lr: ...} means: this learner's, but lr
+            like = base.get("optim", "robust")
+            value["optim"] = merged(
+                {"like": like} if isinstance(like, str) else like, value["optim"]
+            )
+        return typing.cast(Single, self.build({"preset": preset, **base, **value}, where))
+
+
+def fraction(value: Any, where: str) -> Fraction:
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise expected(f"a number or fraction at {where}", repr(value), "write 8/255") from None

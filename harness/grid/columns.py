@@ -1,0 +1,164 @@
+"""What a column's number is: an attack's record, or a reduction of several. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from harness.attacks.attack import Staged
+from harness.attacks.autoattack import COMPONENTS, STANDARD, Cascade, Component
+from harness.attacks.balls import Ball
+from harness.attacks.pgd import PGD
+from harness.core.config import merged
+from harness.core.errors import unknown
+from harness.data import frames
+from harness.data.corruptions import MAIN, REVISION
+from harness.data.corruptions.sequences import FRAMES
+from harness.grid.build import fraction
+from harness.grid.probes import Probe
+
+PROTOCOLS = ("as_named", "released", "l2")
+# How AutoAttack is measured in an artefact: its components' records joined, or one record of a cascade.
+COMPONENTWISE, CASCADE = "components", "cascade"
+_FORWARD_BATCHES = 10  # a mere forward pass takes so many attack batches at once
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A number as a reduction of records.
+
+    One `probe`; `all` of the parts at once; their `mean`. For a probe that is a sequence of frames per
+    image: its mean over `frames`, or the share of `flips` of the prediction between frames. `measured`
+    is no record: what the run itself cost.
+    """
+
+    op: str
+    parts: tuple[Any, ...]  # the probe's id, or formulas
+    sequence: str | None = None  # for `frames` and `flips`: the name of the data set
+
+    @property
+    def probes(self) -> list[str]:
+        if self.op == "measured":
+            return []
+        if isinstance(self.parts[0], str):
+            return list(self.parts)
+        return [probe for part in self.parts for probe in part.probes]
+
+
+class Columns:
+    """The grid's columns at one scale; data sets go by the name of what is really measured."""
+
+    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any]) -> None:
+        self.grid, self.scale = grid, scale
+        for name in scale["test"].get("examples_of", {}):
+            if name not in grid["datasets"]:
+                raise unknown("data set", name, grid["datasets"], "the scale's test.examples_of")
+
+    def examples(self, dataset: str) -> int:
+        """How many test images a scale takes of a data set, if it has so many."""
+        test = self.scale["test"]
+        return test.get("examples_of", {}).get(dataset, test["examples"])
+
+    def column(self, name: str, protocol: str = PROTOCOLS[0]) -> dict[str, Any]:
+        if name not in self.grid["columns"]:
+            raise unknown("column", name, self.grid["columns"], "config/grid.yaml")
+        entry = dict(self.grid["columns"][name])
+        own = {key: entry.pop(key, {}) for key in PROTOCOLS}[protocol]
+        return merged(entry, own)
+
+    def lower_is_better(self, column: str) -> bool:
+        entry = self.column(column)
+        return bool(entry.get("flips") or entry.get("measured"))
+
+    def affords(self, column: str, dataset: str, protocol: str) -> bool:
+        """Does the data set have the threat that a column needs?"""
+        threat = self.column(column, protocol).get("threat")
+        return threat is None or threat in self.grid["datasets"][dataset]["threats"]
+
+    def probe(self, column: str, dataset: str, protocol: str = PROTOCOLS[0]) -> Probe:
+        """The record behind a column that is an attack."""
+        attack, test = self._attack(self.column(column, protocol), dataset), self.scale["test"]
+        return Probe(dataset, self.examples(dataset), attack, test["batch_size"])
+
+    def _attack(self, entry: Mapping[str, Any], dataset: str) -> Staged | None:
+        kind = entry["attack"]
+        if kind == "none":
+            return None
+        if kind in COMPONENTS or kind == "aa":
+            ball = self.pgd(dataset, entry["threat"], 1).ball
+            budget = self.scale["autoattack"]
+            return (
+                Cascade.standard(ball, **budget)
+                if kind == "aa"
+                else Component(ball, kind, **budget)
+            )
+        attack = self.pgd(dataset, entry["threat"], entry["steps"], entry.get("times", 1))
+        changes: dict[str, dict[str, Any]] = {"mim": {"momentum": 1.0}, "cw": {"loss": "margin"}}
+        return replace(attack, **changes.get(kind, {}))
+
+    def autoattack(self, names: Iterable[str], protocol: str) -> str | None:
+        """How AutoAttack is measured beside these columns: one procedure for all rows of a table.
+
+        It is what survives all four components. If the columns hold each of them, for every AutoAttack
+        among them, these records are joined; otherwise a cascade spares the broken examples.
+        """
+        entries = [self.column(part, protocol) for name in names for part in self._parts(name)]
+        there = {(entry.get("attack"), entry.get("threat")) for entry in entries}
+        threats = {threat for attack, threat in there if attack == "aa"}
+        if not threats:
+            return None
+        whole = all((part, threat) in there for part in STANDARD for threat in threats)
+        return COMPONENTWISE if whole else CASCADE
+
+    def _parts(self, name: str) -> list[str]:
+        entry = self.column(name)
+        return entry.get("mean", entry.get("all", [name]))
+
+    def formula(
+        self, column: str, dataset: str, protocol: str, autoattack: str | None = None
+    ) -> tuple[Formula, list[Probe]]:
+        """How a column is computed from records, and the records."""
+        entry = self.column(column, protocol)
+        for op in ("all", "mean"):
+            if op in entry:
+                parts = [self.formula(one, dataset, protocol, autoattack) for one in entry[op]]
+                probes = [probe for _, own in parts for probe in own]
+                return Formula(op, tuple(formula for formula, _ in parts)), probes
+        if "measured" in entry:
+            return Formula("measured", (entry["measured"],)), []
+        if "corrupted" in entry:
+            return self._corrupted(entry, dataset)
+        probe = self.probe(column, dataset, protocol)
+        if isinstance(probe.attack, Cascade) and autoattack == COMPONENTWISE:
+            probes = [replace(probe, attack=component) for component in probe.attack.components]
+            return Formula("all", tuple(Formula("probe", (one.id,)) for one in probes)), probes
+        return Formula("probe", (probe.id,)), [probe]
+
+    def _corrupted(self, entry: Mapping[str, Any], dataset: str) -> tuple[Formula, list[Probe]]:
+        """A mean over corrupted versions of the test images, or over sequences of them."""
+        base, kind = dataset, entry["corrupted"]
+        test, parts, probes = self.scale["test"], [], []
+        if kind == "c":
+            pairs = product(MAIN, entry["severities"])
+            names = [f"{base}-c/{corruption}/{severity}" for corruption, severity in pairs]
+        else:
+            names = [f"{base}-p/{sequence}" for sequence in FRAMES]
+        for name in names:
+            examples = self.examples(base) * frames(name)
+            size = test["batch_size"] * _FORWARD_BATCHES
+            probe = Probe(name, examples, None, size, corruptions=REVISION)
+            probes.append(probe)
+            op = "probe" if kind == "c" else "flips" if entry.get("flips") else "frames"
+            parts.append(Formula(op, (probe.id,), None if kind == "c" else name))
+        return Formula("mean", tuple(parts)), probes
+
+    def pgd(self, dataset: str, threat: str, steps: int, times: float = 1) -> PGD:
+        threats = self.grid["datasets"][dataset]["threats"]
+        if threat not in threats:
+            raise unknown("threat", threat, threats, f"data set {dataset}")
+        entry, where, factor = threats[threat], f"{dataset}'s {threat}", Fraction(str(times))
+        ball = Ball(entry["norm"], factor * fraction(entry["eps"], where))
+        return PGD(ball, factor * fraction(entry["test_step"], where), steps)

@@ -1,0 +1,1 @@
+"""Commands that work: plan and bill, train, evaluate, how a job starts. Imports all rooms."""

@@ -1,0 +1,73 @@
+"""Evaluate one model: `python -m harness evaluate --scale smoke --run ID`, or --model path.py:build."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from harness.core.descriptions import description
+from harness.core.errors import expected
+from harness.data.sets import SETS
+from harness.data.sources import at_hand
+from harness.evaluation.evaluate import evaluate, evaluate_part
+from harness.evaluation.parts import Part
+from harness.grid.plan import planned
+from harness.machine.device import DEVICES, pick_device, placed, set_up
+from harness.models.store import load_model
+from harness.training.runs import TrainRun
+
+
+def refuse_other_images(run: TrainRun, about: dict[str, Any]) -> None:
+    """Weights that were learnt from other images than the set has now say nothing about it."""
+    known, now = about.get("trained_on"), at_hand(SETS[run.dataset], "train")
+    if known and now is not None and known["sha256"] != now.sha256:
+        raise expected(
+            f"the images that {run.id} was trained on in {run.dataset}'s training split",
+            "others in their place",
+            "put the old ones back, or delete the folder of the model to train it again",
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Evaluate a trained run of the grid (--run), or any torch classifier (--model)."
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--run", help="a run's id; harness.plan --runs lists them")
+    what.add_argument("--model", help="path.py:function, returning a network for images in [0,1]")
+    parser.add_argument("--weights", type=Path, help="with --model: a safetensors file for it")
+    parser.add_argument("--data", help="with --model: the data set, such as cifar10")
+    parser.add_argument("--attacks", default="all", help="with --model: columns by comma, or all")
+    parser.add_argument("--examples", type=int, help="with --model: so many test images")
+    parser.add_argument(
+        "--part", type=Part.read, help="2/8: every eighth batch only, from the second"
+    )
+    parser.add_argument("--scale", help="smoke for --run, paper for --model, unless given")
+    parser.add_argument("--grid", type=Path)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
+    options = parser.parse_args()
+    set_up(options.threads)
+    device = pick_device(options.device)
+    if options.model:
+        from harness.reports.external import evaluate_external
+
+        evaluate_external(options, device)
+        return
+    plan = planned(options.scale or "smoke", options.grid)
+    run = plan.run(options.run)
+    if run.id not in plan.evaluations:
+        raise expected(
+            "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
+        )
+    model = placed(load_model(options.results, run.id), device)
+    about = description(options.results, run.id)
+    refuse_other_images(run, about)
+    wanted, weights = plan.evaluations[run.id], about["sha256"]
+    if options.part:
+        evaluate_part(wanted, model, weights, options.results, device, options.part)
+        return
+    trained = {key: about.get(key) for key in ("seconds", "device", "threads", "trained_on")}
+    evaluate(wanted, model, weights, options.results, device, trained)

@@ -1,0 +1,43 @@
+"""What a scale's runs will cost, or which they are: `python -m harness plan --scale paper`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from harness.grid.plan import Plan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="What a scale's runs will cost, or which they are."
+    )
+    parser.add_argument("--scale", default="smoke")
+    parser.add_argument("--grid", type=Path)
+    parser.add_argument("--runs", action="store_true", help="list them instead; no torch needed")
+    parser.add_argument(
+        "--no-calibration", action="store_true", help="passes only, no hours; no torch needed"
+    )
+    parser.add_argument("--device", default="auto", help="to calibrate on; default: the best one")
+    parser.add_argument(
+        "--device-tflops", type=float, metavar="X", help="hours on a device that sustains X TFLOPS"
+    )
+    options = parser.parse_args()
+    plan = Plan.read(options.scale, options.grid)
+    if options.runs:
+        for run in plan.runs.values():
+            wanted = plan.evaluations.get(run.id)
+            images = plan.columns.examples(run.dataset)
+            records = len(wanted.probes) if wanted else 0
+            print(f"{run.id}  {run.recipe.epochs} epochs  {records} records  {images} test images")
+        print(f"{len(plan.runs)} models, {len(plan.artefacts)} artefacts at scale {plan.name}")
+        return
+    from harness.jobs import bill
+
+    if options.no_calibration:
+        print(bill.text(plan, bill.rows(plan, bill.read_rates(), None), None))
+        return
+    from harness.jobs.meter import calibrated
+
+    rates, prices, device = calibrated(plan, options.device, options.device_tflops)
+    print(bill.text(plan, bill.rows(plan, rates, prices), device))

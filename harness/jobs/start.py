@@ -1,0 +1,85 @@
+"""Start a command soon: `python -m harness start train --run ID` is `python -m harness train --run ID`.
+
+Below a Snakemake that keeps a zygote (zygote.py) the command runs in a process forked from it,
+which has torch already; this one passes on its words, folder, environment and open files, waits, and
+ends with the same exit code. SIGTERM is passed on: the job leaves as it would by itself, and this one
+with it. If this one is killed, so is the other. Where no zygote answers (another machine, control group
+or Slurm job, a plain command line) the command runs right here, with the same result. `python -m
+harness start --gpus 1 train ...` first takes a GPU for the command alone, if there are any
+(harness/machine/gpus.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from harness.core import stopping
+from harness.core.commands import COMMANDS
+from harness.core.errors import run_command
+from harness.machine.gpus import ALLOCATION, claim
+
+ADDRESS = "GENERALIST_ZYGOTE"
+STARTED = b"s"
+STOP = b"t"
+
+
+def control_group() -> str:
+    """A batch system's limits and devices belong to this: a job must not slip out of it."""
+    allocation = os.environ.get(ALLOCATION, "")  # not every Slurm makes groups
+    try:
+        return allocation + Path("/proc/self/cgroup").read_text()
+    except OSError:
+        return allocation
+
+
+def started(line: socket.socket, address: str, locks: list[int]) -> bool:
+    request = {"words": sys.argv[1:], "folder": os.getcwd(), "control_group": control_group()}
+    content = json.dumps({**request, "environment": dict(os.environ)}).encode()
+    try:
+        line.connect(address)
+        socket.send_fds(line, [len(content).to_bytes(8, "big")], [0, 1, 2, *locks])
+        line.sendall(content)
+        return line.recv(1) == STARTED
+    except OSError:
+        return False
+
+
+def main() -> None:
+    locks: list[int] = []
+    if sys.argv[1:2] == ["--gpus"]:
+        run_command(lambda: locks.extend(claim(int(sys.argv[2]))))
+        del sys.argv[1:3]
+    passed_on = False
+    with socket.socket(socket.AF_UNIX) as line:
+
+        def pass_on(*_: object) -> None:
+            nonlocal passed_on
+            passed_on = True
+            with suppress(OSError):  # it has just ended
+                line.sendall(STOP)
+
+        if started(line, os.environ.get(ADDRESS, ""), locks):
+            signal.signal(signal.SIGTERM, pass_on)
+            code = b""
+            with suppress(ConnectionResetError):  # it ended without having read our word
+                code = line.recv(1)
+            if code:
+                sys.exit(code[0])
+            if passed_on:  # it came before the job could listen
+                print(f"error: {stopping.Stopped()}", file=sys.stderr)
+                sys.exit(stopping.CODE)
+            print(
+                f"error: expected {sys.argv[1]} to end by itself, found that it was killed; see "
+                "that the memory suffices and start again.",
+                file=sys.stderr,
+            )
+            sys.exit(1)
+    del sys.argv[0]
+    importlib.import_module(COMMANDS[sys.argv[0]]).main()

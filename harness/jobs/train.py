@@ -1,0 +1,46 @@
+"""Train one run of the grid: `python -m harness train --scale smoke --run ID`."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import nullcontext
+from pathlib import Path
+
+from harness.core import paths
+from harness.core.files import only_one
+from harness.grid.plan import planned
+from harness.machine import distributed
+from harness.machine.device import DEVICES, set_up
+from harness.training.train import rehearse, train
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train one run of the grid.")
+    parser.add_argument("--scale", default="smoke")
+    parser.add_argument(
+        "--run",
+        "--id",  # torchrun, before Python 3.12, takes --run for a beginning of its own --run-path
+        required=True,
+        help="its id; `python -m harness plan --runs` lists them",
+    )
+    parser.add_argument("--grid", type=Path)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
+    parser.add_argument(
+        "--rehearse", type=int, metavar="N", help="N steps only; nothing is written"
+    )
+    options = parser.parse_args()
+    run = planned(options.scale, options.grid).run(options.run)
+    set_up(options.threads)
+    if run.recipe.data_parallel and not distributed.launched():
+        distributed.launch(run.recipe.data_parallel)
+        return
+    device = distributed.join(run.recipe.data_parallel, options.device)
+    if options.rehearse:
+        rehearse(run, options.results, device, options.rehearse)
+    else:
+        folder = paths.model(options.results, run.id).parent
+        with only_one(folder, f"training of {run.id}") if distributed.leads() else nullcontext():
+            train(run, options.results, device)
+    distributed.leave()

@@ -1,0 +1,1 @@
+"""The machine: device, GPUs, torchvision, processes that share a batch. Imports core."""

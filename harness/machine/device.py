@@ -1,0 +1,71 @@
+"""Where to compute, in which layout, with how many threads, and what becomes of freed memory."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import torch
+
+from harness.core.errors import expected
+
+DEVICES = ("auto", "cuda", "mps", "cpu")
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+
+
+def pick_device(wanted: str = "auto") -> torch.device:
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if wanted == "auto":
+        wanted = next(name for name, there in available.items() if there)
+    if not available.get(wanted.partition(":")[0], False):
+        there = ", ".join(name for name, yes in available.items() if yes)
+        raise expected(f"a device of this machine ({there})", wanted, "use --device auto")
+    return torch.device(wanted)
+
+
+def placed(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
+    """On a device; on a CPU in channels_last, where convolutions were measured to be faster."""
+    on_cpu = device.type == "cpu"
+    layout = torch.channels_last if on_cpu else torch.contiguous_format
+    return model.to(device, memory_format=layout)  # type: ignore[call-overload]
+
+
+def autocast(device: torch.device, enabled: bool) -> torch.autocast:
+    """bfloat16 where it is safe; weights are not cached, since a step may update them."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
+def compiled(model: torch.nn.Module, x: torch.Tensor) -> torch.nn.Module:
+    """Through torch.compile, in place; refused where its logits are not the plain network's."""
+    training = model.training
+    with torch.no_grad():
+        plain = model.eval()(x)
+        model.compile()
+        found = model(x)
+    if not torch.allclose(plain, found, rtol=1e-3, atol=1e-4):
+        raise expected(
+            "the plain network's logits from torch.compile",
+            f"a difference of {float((plain - found).abs().max()):.2g}",
+            "leave `compile` out of the recipe",
+        )
+    return model.train(training)
+
+
+def set_up(threads: int) -> None:
+    """What a process does before it computes. OMP_NUM_THREADS is Snakemake's word for the number of
+    threads; torch must be told as well."""
+    torch.set_num_threads(threads)
+    keep_memory()
+
+
+def keep_memory() -> None:
+    """Freed memory stays with the process. glibc would give each layer's activations back to the
+    system and fetch them again page by page: a tenth of a small network's time."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:  # musl has none
+        mallopt(_M_MMAP_THRESHOLD, 2**30)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)

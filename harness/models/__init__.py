@@ -1,0 +1,1 @@
+"""Networks, their folded copies for attacks, Grad-CAM, saved weights. Imports data and below."""

@@ -1,0 +1,151 @@
+"""The frozen twin of a network that attacks climb: same function, fewer and faster operations.
+
+In eval mode BatchNorm is an affine map per channel. Where it follows a convolution it is folded into
+that convolution's weight and bias; elsewhere (pre-activation blocks) it becomes one multiply-add. None
+of the twin's tensors wants a gradient. On a CPU it works in channels_last.
+
+Which layers form pairs is what a network says of itself (`FOLDS` in networks.py). A network that
+says nothing is attacked as it is: folding is an optimisation, never a requirement. Rounding differs in
+the last bits, so a verdict is always the network's own (harness/evaluation/evaluate.py).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from harness.machine.device import placed
+from harness.machine.distributed import SharedBatchNorm2d
+
+
+def folded(model: nn.Module) -> nn.Module | None:
+    """The twin with the weights that `model` has now, or None for a network of unknown build.
+
+    It is built once per network and refreshed at every call: a few fused operations.
+    """
+    twin = _twins.get(model)
+    if twin is None or not twin.fits(model):
+        if not foldable(model):
+            return None
+        twin = _twins[model] = Twin(model)
+    twin.refresh()
+    return twin.network
+
+
+def foldable(model: nn.Module) -> bool:
+    """Does this very class say how it folds, and are its layers the usual ones?"""
+    if "FOLDS" not in vars(type(model)):
+        return False
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
+    kinds = (nn.BatchNorm2d, SharedBatchNorm2d)  # in eval mode the same
+    usual = all(type(n) in kinds and n.affine and n.track_running_stats for n in norms)
+    return usual and all(type(c) is nn.Conv2d and c.bias is None for c in _pairs(model).values())
+
+
+def _pairs(model: nn.Module) -> dict[str, Any]:
+    """The convolution before a BatchNorm, by the name of the BatchNorm."""
+    pairs = {}
+    for prefix, module in model.named_modules():
+        for conv, norm in vars(type(module)).get("FOLDS", ()):
+            try:
+                pairs[f"{prefix}.{norm}".lstrip(".")] = module.get_submodule(conv)
+            except AttributeError:  # a block whose shortcut is the identity
+                continue
+    return pairs
+
+
+class Affine(nn.Module):
+    """A BatchNorm without a convolution before it."""
+
+    def __init__(self, like: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty_like(like).view(-1, 1, 1), requires_grad=False)
+        self.bias = nn.Parameter(torch.empty_like(like).view(-1, 1, 1), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.addcmul(self.bias, x, self.weight)
+
+
+class ChannelsLast(torch.autograd.Function):
+    """Images come and gradients go in the usual layout, which other people's attacks expect."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.contiguous(memory_format=torch.channels_last)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.contiguous()
+
+
+class Twin:
+    """The folded network and, side by side, the layers that its tensors come from.
+
+    It holds the model's layers but not the model, which may so be forgotten while the twin is cached.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.layers, self.home = list(model.modules())[1:], _home(model)
+        network = copy.deepcopy(model).requires_grad_(False).eval()
+        norms = {n: m for n, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)}
+        convs, own_convs = _pairs(model), _pairs(network)
+        ordered = sorted(norms, key=lambda name: name not in convs)  # those with a pair first
+        self.norms: list[Any] = [norms[name] for name in ordered]
+        self.convs = [convs[name] for name in ordered if name in convs]
+        self.targets: list[Any] = []  # for each norm, the layer of ours that does its work
+        for name in ordered:
+            shift = torch.empty_like(norms[name].running_mean)  # type: ignore[arg-type]
+            layer = own_convs.get(name) or Affine(shift)
+            if name in own_convs:
+                layer.bias = nn.Parameter(shift, requires_grad=False)
+            network.set_submodule(name, nn.Identity() if name in own_convs else layer)
+            self.targets.append(layer)
+        done = {*self.norms, *self.convs}
+        rest = [(n, m) for n, m in model.named_modules() if n and m not in done]
+        self.others = [(module, network.get_submodule(name)) for name, module in rest]
+        # Whoever counts passes of the model counts the twin's too.
+        network._forward_hooks = model._forward_hooks
+        placed(network, self.home[0])
+        if self.home[0].type == "cpu":
+            network.register_forward_pre_hook(lambda _, inputs: ChannelsLast.apply(*inputs))
+        if model._compiled_call_impl is not None:
+            network.compile()  # a copy of a compiled network is a plain one
+        self.network = network
+
+    def fits(self, model: nn.Module) -> bool:
+        """Is it still made of the same layers, on the same device, in the same precision?"""
+        return self.home == _home(model) and self.layers == list(model.modules())[1:]
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        norms, targets, pairs = self.norms, self.targets, len(self.convs)
+        scales = torch._foreach_add([n.running_var for n in norms], [n.eps for n in norms])
+        torch._foreach_sqrt_(scales)
+        scales = torch._foreach_div([n.weight for n in norms], scales)
+        shifts = torch._foreach_mul([n.running_mean for n in norms], scales)
+        shifts = torch._foreach_sub([n.bias for n in norms], shifts)
+        wide = [scale.view(-1, 1, 1) for scale in scales]
+        kernels = [target.weight for target in targets]
+        biases = [target.bias for target in targets]
+        torch._foreach_copy_(biases, [s.view_as(b) for s, b in zip(shifts, biases, strict=True)])
+        torch._foreach_copy_(kernels, [c.weight for c in self.convs] + wide[pairs:])
+        torch._foreach_mul_(kernels[:pairs], [scale[..., None] for scale in wide[:pairs]])
+        mine = [t for _, layer in self.others for t in _tensors(layer)]
+        if mine:
+            torch._foreach_copy_(mine, [t for layer, _ in self.others for t in _tensors(layer)])
+
+
+def _tensors(layer: nn.Module) -> list[Tensor]:
+    return [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
+
+
+def _home(model: nn.Module) -> tuple[torch.device, torch.dtype]:
+    first = next(model.parameters())
+    return first.device, first.dtype
+
+
+_twins: WeakKeyDictionary[nn.Module, Twin] = WeakKeyDictionary()

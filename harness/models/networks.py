@@ -1,0 +1,175 @@
+"""Networks, by name. Inputs are images in [0,1]; outputs are logits.
+
+Ours are `head(features(x))`: Grad-CAM looks at the features, the last stage's map. `FOLDS` names the
+convolutions that nothing but a BatchNorm follows, for folding.py. ReLU works in place, since
+no layer before it needs its own output again; avg_pool2d, unlike mean, keeps its gradient's layout.
+
+`resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
+classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what
+others call WRN-34-10 (46,160,474 parameters). `resnet50` and `wrn50_2`: torchvision's, for ImageNet.
+`tiny` and `tiny_wide` are for smoke runs; `small` and `small_wide` for CPUs on real images: their stem
+halves the image, which makes everything after it four times cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from harness.core.errors import expected, unknown
+from harness.machine.vision import import_torchvision
+
+
+def conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(channels_in, channels_out, 3, stride, padding=1, bias=False)
+
+
+class PostActivationBlock(nn.Module):
+    """conv-BN-ReLU-conv-BN, added to the shortcut, ReLU."""
+
+    FOLDS = (("conv1", "bn1"), ("conv2", "bn2"), ("shortcut.0", "shortcut.1"))
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = conv3x3(channels_in, channels_out, stride)
+        self.bn1 = nn.BatchNorm2d(channels_out)
+        self.conv2 = conv3x3(channels_out, channels_out)
+        self.bn2 = nn.BatchNorm2d(channels_out)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or channels_in != channels_out:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels_in, channels_out, 1, stride, bias=False),
+                nn.BatchNorm2d(channels_out),
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.bn1(self.conv1(x)).relu_()
+        return (self.bn2(self.conv2(out)) + self.shortcut(x)).relu_()
+
+
+class ResNet(nn.Module):
+    """A 3x3 stem, stages of post-activation blocks, global average pooling, one linear layer."""
+
+    FOLDS = (("conv1", "bn1"),)
+
+    def __init__(
+        self,
+        widths: tuple[int, ...],
+        blocks: int,
+        channels: int,
+        num_classes: int,
+        stem_stride: int = 1,
+    ) -> None:
+        super().__init__()
+        self.conv1 = conv3x3(channels, widths[0], stem_stride)
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        stages, before = [], widths[0]
+        for number, width in enumerate(widths):
+            strides = [1 if number == 0 else 2] + [1] * (blocks - 1)
+            stage = []
+            for stride in strides:
+                stage.append(PostActivationBlock(before, width, stride))
+                before = width
+            stages.append(nn.Sequential(*stage))
+        self.stages = nn.Sequential(*stages)
+        self.linear = nn.Linear(before, num_classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.stages(self.bn1(self.conv1(x)).relu_())
+
+    def head(self, features: Tensor) -> Tensor:
+        return self.linear(F.avg_pool2d(features, features.shape[2:]).flatten(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+
+class PreActivationBlock(nn.Module):
+    """BN-ReLU-conv-BN-ReLU-conv; where the shape changes, the shortcut sees the activation."""
+
+    FOLDS = (("conv1", "bn2"),)
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(channels_in)
+        self.conv1 = conv3x3(channels_in, channels_out, stride)
+        self.bn2 = nn.BatchNorm2d(channels_out)
+        self.conv2 = conv3x3(channels_out, channels_out)
+        self.shortcut = (
+            None
+            if channels_in == channels_out
+            else nn.Conv2d(channels_in, channels_out, 1, stride, bias=False)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        activated = self.bn1(x).relu_()
+        out = self.conv2(self.bn2(self.conv1(activated)).relu_())
+        return out + (x if self.shortcut is None else self.shortcut(activated))
+
+
+class WideResNet(nn.Module):
+    """Zagoruyko & Komodakis 2016: 16 channels, then three stages of 16k, 32k, 64k."""
+
+    FOLDS = ()
+
+    def __init__(self, blocks: int, widen: int, channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.conv1 = conv3x3(channels, 16)
+        layers, before = [], 16
+        for number, width in enumerate((16 * widen, 32 * widen, 64 * widen)):
+            for block in range(blocks):
+                stride = 2 if number > 0 and block == 0 else 1
+                layers.append(PreActivationBlock(before, width, stride))
+                before = width
+        self.blocks = nn.Sequential(*layers)
+        self.bn1 = nn.BatchNorm2d(before)
+        self.linear = nn.Linear(before, num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.zeros_(self.linear.bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.bn1(self.blocks(self.conv1(x))).relu_()
+
+    def head(self, features: Tensor) -> Tensor:
+        return self.linear(F.avg_pool2d(features, features.shape[2:]).flatten(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+
+def imagenet_network(name: str, channels: int, num_classes: int) -> nn.Module:
+    if channels != 3:
+        raise expected(f"images with 3 channels for {name}", channels, "choose another network")
+    import_torchvision()
+    from torchvision import models
+
+    return getattr(models, name)(num_classes=num_classes)
+
+
+# name -> builder(input channels, classes)
+NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
+    "resnet18": lambda channels, classes: ResNet((64, 128, 256, 512), 2, channels, classes),
+    "wrn32_10": lambda channels, classes: WideResNet(5, 10, channels, classes),
+    "resnet50": lambda channels, classes: imagenet_network("resnet50", channels, classes),
+    "wrn50_2": lambda channels, classes: imagenet_network("wide_resnet50_2", channels, classes),
+    "tiny": lambda channels, classes: ResNet((16, 32), 1, channels, classes),
+    "tiny_wide": lambda channels, classes: ResNet((16, 48), 1, channels, classes),
+    "small": lambda channels, classes: ResNet((16, 32, 64), 1, channels, classes, stem_stride=2),
+    "small_wide": lambda channels, classes: ResNet(
+        (32, 64, 128), 1, channels, classes, stem_stride=2
+    ),
+}
+
+
+def new_model(name: str, channels: int, num_classes: int, seed: int) -> nn.Module:
+    """A network whose initial weights depend on the seed alone."""
+    if name not in NETWORKS:
+        raise unknown("network", name, NETWORKS, "harness/models/networks.py")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return NETWORKS[name](channels, num_classes)

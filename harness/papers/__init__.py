@@ -1,0 +1,1 @@
+"""The published numbers, the papers' claims, the audit. Imports evaluation and below."""

@@ -1,0 +1,164 @@
+"""Other people's models: any torch classifier for images in [0,1], through the same suite and checks.
+
+    python -m harness evaluate --model net.py:build --weights w.safetensors --data cifar10 --attacks all
+
+Its records lie beside ours, under a name made of the function's and a hash of its code and weights; the
+answer is `results/external/<name>/report.md` and `report.html`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+from pathlib import Path
+
+import pandas as pd
+import torch
+from safetensors.torch import load as tensors_from
+from torch import nn
+
+from harness.core import paths
+from harness.core.errors import UserError, expected
+from harness.core.files import sha256, write_whole
+from harness.core.provenance import provenance
+from harness.core.statistics import wilson
+from harness.data import load
+from harness.evaluation.cells import value
+from harness.evaluation.evaluate import evaluate, evaluate_part
+from harness.evaluation.records import Record, read_records
+from harness.evaluation.trust import PGD_OF, Check, record_checks
+from harness.grid.columns import PROTOCOLS, Columns
+from harness.grid.plan import Plan
+from harness.grid.probes import EvalRun
+from harness.reports.page.render import environment
+
+_DEFAULT_SCALE = "paper"
+
+
+def evaluate_external(options: argparse.Namespace, device: torch.device) -> None:
+    if not options.data:
+        raise expected("a data set with --model", "none", "add --data cifar10")
+    plan = Plan.read(options.scale or _DEFAULT_SCALE, options.grid)
+    dataset, test = plan.dataset(options.data), dict(plan.scale["test"])
+    wanted = options.examples or plan.columns.examples(dataset)
+    test["examples_of"] = {dataset: min(wanted, len(load(dataset, "test")))}
+    columns = Columns(plan.grid, {**plan.scale, "test": test})
+    model, name = build(options.model, options.weights)
+    chosen = chosen_columns(columns, options.attacks, dataset)
+    autoattack = columns.autoattack(chosen, PROTOCOLS[0])
+    formulas = {c: columns.formula(c, dataset, PROTOCOLS[0], autoattack) for c in chosen}
+    probes = {probe.id: probe for _, own in formulas.values() for probe in own}
+    evaluation = EvalRun(name, tuple(probes[key] for key in sorted(probes)))
+    model = model.to(device).eval()
+    if options.part:
+        evaluate_part(evaluation, model, name, options.results, device, options.part)
+        print(f"part {options.part} is done; when all are, the same words without --part report")
+        return
+    evaluate(evaluation, model, name, options.results, device)
+
+    records, about = read_records(paths.records(options.results, evaluation.id))
+    rows, plain = [], {}
+    for column, (formula, _) in formulas.items():
+        flags = value(formula, records)
+        low, high = wilson(float(flags.sum()), len(flags))
+        calls = max(records[probe].backward for probe in formula.probes)
+        rows.append((column, 100 * flags.mean(), 100 * low, 100 * high, len(flags), calls))
+        if formula.op == "probe":
+            plain[column] = records[formula.parts[0]]
+    table = pd.DataFrame(rows, columns=["column", "accuracy", "low", "high", "n", "gradient_calls"])
+    checks = all_checks(about, plain, formulas, records, dataset)
+    folder = options.results / "external" / name
+    write_report(folder, options, table.round(2), checks)
+    print(f"the report is at {folder / 'report.md'} and {folder / 'report.html'}")
+
+
+def build(address: str, weights: Path | None) -> tuple[nn.Module, str]:
+    """The network that `path.py:function` returns, with its weights, and a name for its records."""
+    path, _, function = address.rpartition(":")
+    source = Path(path)
+    if not path or not source.is_file():
+        raise expected(
+            "--model path.py:function", address, "give a Python file and a function in it"
+        )
+    spec = importlib.util.spec_from_file_location(source.stem, source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(getattr(module, function, None)):
+        raise expected(
+            f"a function {function!r} in {source}", "none", "name one that returns a network"
+        )
+    model = getattr(module, function)()
+    if not isinstance(model, nn.Module):
+        raise expected(
+            "a torch.nn.Module from it", type(model).__name__, "return the network itself"
+        )
+    content = source.read_bytes()
+    if weights is not None:
+        data = weights.read_bytes()
+        content += data
+        try:
+            model.load_state_dict(tensors_from(data))
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300]
+            raise UserError(
+                f"expected weights for {function} in {weights}, found: {reason}; give its own file."
+            ) from None
+    slug = re.sub(r"\W", "_", function)
+    return model, f"external-{source.stem}-{slug}-s0-{sha256(content)[:10]}"
+
+
+def chosen_columns(columns: Columns, attacks: str, dataset: str) -> list[str]:
+    """Columns by name; `all` are those that the data set has threats for, aliases left out."""
+    if attacks != "all":
+        names = [name.strip() for name in attacks.split(",")]
+        for name in names:
+            columns.column(name)
+        return names
+    found: dict[str, str] = {}
+    for name in columns.grid["columns"]:
+        entry = columns.column(name)
+        if "measured" in entry:  # nobody told us what somebody else's training cost
+            continue
+        parts = entry.get("mean", entry.get("all", [name]))
+        if all(columns.affords(part, dataset, PROTOCOLS[0]) for part in parts):
+            found.setdefault(str(entry), name)
+    return list(found.values())
+
+
+def all_checks(about, plain: dict[str, Record], formulas, records, dataset: str) -> list[Check]:
+    flags = {name: record.correct for name, record in plain.items()}
+    for name in PGD_OF.keys() & formulas:
+        flags[name] = value(formulas[name][0], records)
+    checks = [Check.from_json(entry) for entry in about["checks"]]
+    labels = about["labels"].get(dataset)
+    return checks + record_checks(plain, flags, undefended=False, selection=None, labels=labels)
+
+
+def write_report(
+    folder: Path, options: argparse.Namespace, table: pd.DataFrame, checks: list[Check]
+) -> None:
+    page = environment().get_template("external.html.j2")
+    rows = table.to_dict("records")
+    html = page.render(options=options, rows=rows, checks=checks, made=provenance())
+    lines = [
+        f"# {options.model} on {options.data}",
+        "",
+        "| column | accuracy | 95 % | n | gradient calls |",
+    ]
+    lines.append("|---|---:|---|---:|---:|")
+    lines += [
+        f"| {r['column']} | {r['accuracy']:.2f} | {r['low']:.2f} to {r['high']:.2f} | {r['n']} | "
+        f"{r['gradient_calls']} |"
+        for r in rows
+    ]
+    lines += ["", "| check | verdict | found |", "|---|---|---|"]
+    lines += [
+        f"| {c.name} {c.norm or ''} | {'held' if c.ok else '**failed**'} | {c.found} |"
+        for c in checks
+    ]
+    write_whole(folder / "table.csv", table.to_csv(index=False))
+    write_whole(folder / "report.md", "\n".join(lines) + "\n")
+    write_whole(folder / "report.html", html)

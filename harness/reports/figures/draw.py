@@ -1,0 +1,55 @@
+"""One figure: `python -m harness figures --scale smoke --artefact plusplus_fig5`.
+
+PDF for print, PNG for the screen, and the CSV that is drawn; the same records give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+from harness.core.files import write_whole
+from harness.grid.plan import Plan, reported
+from harness.reports.figures import classes, curves, embedding, images, points, scatter
+from harness.reports.figures.source import Source
+from harness.reports.figures.style import STYLE, sign
+
+KINDS: dict[str, Callable[[Source], tuple[Figure, pd.DataFrame]]] = {
+    "scatter": scatter.draw,
+    "points": points.draw_points,
+    "sweep": points.draw_sweep,
+    "radii": points.draw_radii,
+    "classes": classes.draw,
+    "gallery": images.draw_gallery,
+    "heatmaps": images.draw_heatmaps,
+    "curves": curves.draw_curves,
+    "learners": curves.draw_learners,
+    "embedding": embedding.draw,
+}
+
+
+def write_figure(plan: Plan, name: str, results: Path, reports: Path) -> None:
+    source = Source(plan.artefact(name), plan, results)
+    with pyplot.rc_context(STYLE):
+        figure, drawn = KINDS[source.artefact.kind](source)
+        sign(figure, source, drawn)
+        stem = reports / plan.name / "figures" / name
+        for suffix, metadata in ((".pdf", {"CreationDate": None}), (".png", {"Software": None})):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix[1:], metadata=metadata)
+            write_whole(stem.with_suffix(suffix), buffer.getvalue())
+        pyplot.close(figure)
+    write_whole(stem.with_suffix(".csv"), drawn.to_csv(index=False))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draw one figure as PDF and PNG, with its CSV.")
+    parser.add_argument("--artefact", required=True)
+    plan, options = reported(parser)
+    write_figure(plan, options.artefact, options.results, options.reports)

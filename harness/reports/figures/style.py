@@ -1,0 +1,116 @@
+"""One look for all figures: legible in print and on a screen, and without colour vision.
+
+Colours are Okabe and Ito's eight (2008), told apart by people of every colour vision. A method keeps
+its colour, marker and dash in every figure: they follow its place in the grid's labels, so new methods
+go to the end of that list.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from harness.grid.plan import Plan
+from harness.reports.figures.source import Source
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C3B")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", ":", "-.")
+_STAR = {"marker": "*", "markersize": 8}  # what a reader looks for first, among twenty methods
+STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "errorbar.capsize": 2,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+    "savefig.bbox": "tight",
+    "pdf.fonttype": 42,  # letters stay letters
+    "svg.hashsalt": "generalist",
+}
+PERCENT = "accuracy (%)"
+_SIGNS = {
+    "l_inf": r"$\ell_\infty$",
+    "l_2": r"$\ell_2$",
+    "l_1": r"$\ell_1$",
+    "lambda": r"$\lambda$",
+    "gamma_1": r"$\gamma_1$",
+    "gamma_2": r"$\gamma_2$",
+    "gamma": r"$\gamma$",
+}
+
+
+def pretty(text: str) -> str:
+    """Norms and Greek letters as such; `AA_2` and `AA_inf` are columns of a norm."""
+    text = re.sub(r"(?<=[A-Z0-9])_(?=inf|2\b|1\b)", " l_", text)
+    return re.sub("|".join(_SIGNS), lambda found: _SIGNS[found[0]], text)
+
+
+def look(plan: Plan, method: str) -> dict[str, Any]:
+    """A method's own colour, marker and dash; `slug@preset` looks like its method. Ours are stars."""
+    known = list(plan.grid["labels"])
+    slug = method.partition("@")[0]
+    own = numbered(known.index(slug) if slug in known else len(known))
+    return own | (_STAR if slug.startswith(plan.grid["roles"]["ours"]) else {})
+
+
+def numbered(place: int) -> dict[str, Any]:
+    """The look of the n-th of a few series that are no methods."""
+    lap = place // len(PALETTE)
+    return {
+        "color": PALETTE[place % len(PALETTE)],
+        "marker": MARKERS[(place + lap) % len(MARKERS)],
+        "linestyle": DASHES[lap % len(DASHES)],
+    }
+
+
+def whiskers(part: pd.DataFrame) -> np.ndarray:
+    """How far the 95 % interval reaches below and above each number."""
+    reach = np.array([part.ours - part.low, part.high - part.ours], dtype=float)
+    return np.maximum(reach, 0)
+
+
+def spread(count: int, width: float = 0.5) -> np.ndarray:
+    """Small shifts that keep `count` series from hiding each other."""
+    return np.linspace(-width / 2, width / 2, count) if count > 1 else np.zeros(1)
+
+
+def legend_beside(axes: Axes, **settings: Any) -> None:
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), **settings)
+
+
+def whole_epochs(axes: Axes) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+
+
+def sign(figure: Figure, source: Source, drawn: pd.DataFrame) -> None:
+    """Around every figure: its title, what it was measured with and on, and the scale's notice."""
+    plan, row = source.plan, source.artefact.rows[0]
+    words = [f"{plan.network(row.network)} on {plan.dataset(row.dataset)}"]
+    if source.artefact.columns:
+        words.append(f"n = {len(source.labels)} test images")
+    if "low" in drawn:
+        words.append("bars are 95 % intervals")
+    if source.artefact.autoattack:
+        budget = plan.scale["autoattack"]
+        shortened = ", ".join(f"{count} {what}" for what, count in budget.items())
+        words.append(f"AutoAttack by {source.artefact.autoattack}")
+        words[-1] += f", shortened to {shortened}" if shortened else ""
+    text = "; ".join(words) + "\n" + plan.scale["notice"]
+    figure.suptitle(pretty(source.artefact.title), y=1.0, va="bottom", fontsize=11)
+    figure.text(0.5, 0, text, ha="center", va="top", fontsize=7, color="#555555")

@@ -1,0 +1,98 @@
+"""Tables, figures and verdicts as the page shows them, read from what the reports hold already."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from PIL import Image
+
+from harness.evaluation.cells import deviation, unofficial
+from harness.grid.artefacts import Artefact
+from harness.grid.plan import Plan
+from harness.papers.claims import counted
+
+_SCREEN_DPI = 120  # a little larger than in print: screens are further away
+
+
+def is_table(artefact: Artefact) -> bool:
+    return artefact.kind == "table"
+
+
+def tables(plan: Plan, folder: Path) -> list[dict[str, Any]]:
+    wanted = filter(is_table, plan.artefacts.values())
+    return [_table(plan, artefact, folder) for artefact in wanted]
+
+
+def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
+    """One part per data set and network; None where a number is not known."""
+    table = _read(folder / "tables" / f"{artefact.name}.csv")
+    baselines = {slug: plan.label(slug) for slug in table.best_baseline.dropna().unique()}
+    table["best_baseline"] = table.best_baseline.map(baselines)
+    table = table.astype(object).where(table.notna(), None)
+    parts = []
+    for _, part in table.groupby(["dataset", "network"], sort=False):
+        rows = [
+            {"label": one.iloc[0].label, "cells": one.set_index("column").to_dict("index")}
+            for _, one in part.groupby("method", sort=False)
+        ]
+        parts.append({"first": part.iloc[0].to_dict(), "rows": rows, "images": unofficial(part)})
+    return {
+        "artefact": artefact,
+        "parts": parts,
+        "n": table.n.dropna().max(),
+        "deviation": deviation(table),
+    }
+
+
+def _read(path: Path) -> pd.DataFrame:
+    text = ("failed_checks", "best_baseline", "source", "mark", "runs", "label")
+    table = pd.read_csv(path, dtype=dict.fromkeys(text, "object"))
+    table = table.astype({"n": "Int64"})  # minutes have no n, and must not make 200 into 200.0
+    return table.assign(**{name: table[name].fillna("") for name in ("failed_checks", "mark")})
+
+
+def figures(plan: Plan, folder: Path) -> list[dict[str, Any]]:
+    return [
+        {
+            "artefact": artefact,
+            "caption": artefact.caption,
+            **_picture(folder / "figures" / f"{artefact.name}.png"),
+        }
+        for artefact in plan.artefacts.values()
+        if not is_table(artefact)
+    ]
+
+
+def _picture(path: Path) -> dict[str, Any]:
+    """A PNG inside the page, with the size it was drawn for: nothing moves while the page opens."""
+    with Image.open(path) as image:
+        scale = _SCREEN_DPI / image.info.get("dpi", (_SCREEN_DPI,))[0]
+        width, height = (round(pixels * scale) for pixels in image.size)
+    source = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return {"width": width, "height": height, "source": source}
+
+
+def verdicts(plan: Plan, folder: Path) -> dict[str, Any] | None:
+    """The judged claims and how many came out how; None where no claim was judged."""
+    path = folder / "claims.csv"
+    if not path.exists():
+        return None
+    claims = pd.read_csv(path, dtype=str, keep_default_na=False)
+    rows = claims.to_dict("records")
+    for row in rows:
+        names = re.split(r"[\s,;]+", row["artefacts"])
+        row["artefacts"] = [name for name in names if name in plan.artefacts]
+    counts = {who: _counts(claims[f"{who}_verdict"]) for who in ("published", "our")}
+    return {"rows": rows, "counts": counts}
+
+
+def _counts(verdicts: pd.Series) -> dict[str, int]:
+    """Three verdicts always, though none be found; the others, such as what holds in part, if found."""
+    found = counted(verdicts)
+    partly = [word for word in found if word.startswith("holds where")]
+    order = dict.fromkeys(("holds", *partly, "fails", "undecided", *found))
+    return {word: found.get(word, 0) for word in order}

@@ -1,0 +1,87 @@
+"""The page of a scale: `python -m harness page --scale smoke`. One file, no network, torch-free.
+
+Everything is inside it: style, script, figures. Its content policy allows only its own script, so
+text out of a config could not run even if a template forgot to escape it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from harness.core.files import write_whole
+from harness.core.provenance import provenance
+from harness.grid.plan import Plan, reported
+from harness.reports.page.artefacts import figures, tables, verdicts
+from harness.reports.page.render import environment
+from harness.reports.page.runs import runs
+
+
+def images(plan: Plan, trained: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each set that was used: what it stands for, and where its images came from.
+
+    The records know where test images came from, a run where its training images did.
+    """
+    sources: dict[str, set[str]] = {name: set() for name in plan.data_sets}
+    for about in trained:
+        for name, source in about["sources"].items():
+            sources[name.partition("/")[0]].add(source)
+    learnt = {
+        about["run"]["dataset"]: "{images} images, {source}".format(**about["trained_on"])
+        for about in trained
+        if "trained_on" in about
+    }
+    stands_for: dict[str, list[str]] = {}
+    for papers, ours in plan.scale["datasets"].items():
+        stands_for.setdefault(ours, []).append(papers)
+    return [
+        {
+            "name": name,
+            "stands_for": stands_for.get(name, []),
+            "test": sorted(found),
+            "train": learnt.get(name),
+        }
+        for name, found in sources.items()
+    ]
+
+
+def checks(trained: list[dict[str, Any]]) -> dict[str, Any]:
+    """The failed ones in full, the others counted: every run's section lists its own."""
+    every = [check for about in trained for check in about["checks"]]
+    counts = Counter((check["name"], check["norm"] or "", check["ok"]) for check in every)
+    kinds = sorted({(name, norm) for name, norm, _ in counts})
+    return {
+        "failed": [check for check in every if not check["ok"]],
+        "total": len(every),
+        "kinds": [(*kind, counts[*kind, True], counts[*kind, False]) for kind in kinds],
+    }
+
+
+def write_page(plan: Plan, results: Path, reports: Path) -> Path:
+    folder, trained = reports / plan.name, runs(plan, results)
+    html = (
+        environment()
+        .get_template("index.html.j2")
+        .render(
+            plan=plan,
+            tables=tables(plan, folder),
+            figures=figures(plan, folder),
+            verdicts=verdicts(plan, folder),
+            images=images(plan, trained),
+            runs=trained,
+            checks=checks(trained),
+            made=provenance(),
+        )
+    )
+    path = folder / "index.html"
+    write_whole(path, html)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the page of a scale.")
+    plan, options = reported(parser)
+    path = write_page(plan, options.results, options.reports)
+    print(f"the page is at {path}")

@@ -1,0 +1,117 @@
+"""What the page says of each run: its config in readable form, its curves, its trust checks.
+
+Records are read one model at a time: at paper scale they would not fit in memory together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.core import paths
+from harness.core.descriptions import description, history
+from harness.evaluation.cells import trust_checks
+from harness.evaluation.records import read_records
+from harness.grid.plan import Plan
+from harness.reports.page.sparklines import charts
+
+_GREY_LEVELS = 255
+
+
+def runs(plan: Plan, results: Path) -> list[dict[str, Any]]:
+    """Every model of the plan, by id; parents that nothing shows have no records."""
+    uses = _uses(plan)
+    return [_run(plan, run, uses[run], results) for run in sorted(plan.runs)]
+
+
+def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
+    """Under which labels, and in which artefacts, a run appears."""
+    uses: dict[str, dict[str, list[str]]] = {
+        run: {"labels": [], "artefacts": []} for run in plan.runs
+    }
+    for artefact in plan.artefacts.values():
+        for row in artefact.rows:
+            for run in row.runs:
+                for key, name in (("labels", plan.label(row.method)), ("artefacts", artefact.name)):
+                    if name not in uses[run][key]:
+                        uses[run][key].append(name)
+    return uses
+
+
+def _run(plan: Plan, run: str, uses: Mapping[str, Any], results: Path) -> dict[str, Any]:
+    about = description(results, run)
+    return {
+        **about,
+        **uses,
+        "config": config_text(about["run"]),
+        "charts": charts(history(results, run), about["deployed_epoch"]),
+        **_evaluated(plan, run, results),
+    }
+
+
+def _evaluated(plan: Plan, run: str, results: Path) -> dict[str, Any]:
+    """Each check once, failures first, though several artefacts may ask for it."""
+    if run not in plan.evaluations:
+        return {"checks": [], "sources": {}, "evaluation_seconds": 0.0}
+    read = read_records(paths.records(results, plan.evaluations[run].id), run)
+    found = {
+        (check.name, check.norm, check.found): {"run": run, **check.as_json()}
+        for artefact in plan.artefacts.values()
+        if any(run in cell.runs for cell in artefact.cells)
+        for check in trust_checks(plan, artefact, run, read)
+    }
+    return {
+        "checks": sorted(found.values(), key=lambda check: (check["ok"], check["name"])),
+        "sources": read[1]["sources"],
+        "evaluation_seconds": read[1]["seconds"],
+    }
+
+
+def config_text(run: Mapping[str, Any]) -> str:
+    """A run's canonical JSON as YAML without what only its identity needs."""
+    return yaml.dump(
+        readable(run, "TrainRun"), Dumper=_Compact, sort_keys=False, allow_unicode=True, width=80
+    )
+
+
+def readable(value: Any, key: str = "") -> Any:
+    """Class names only where the field's name does not say them, radii in grey levels."""
+    if isinstance(value, Mapping):
+        fields = {
+            name: readable(entry, name)
+            for name, entry in value.items()
+            if name not in ("class", "revision")
+        }
+        name = str(value.get("class", ""))
+        if not name or name.lower() == key.lower():
+            return fields
+        return {name: fields} if fields else name
+    if isinstance(value, list):
+        return [readable(entry) for entry in value]
+    if isinstance(value, str) and re.fullmatch(r"\d+(/[1-9]\d*)?", value):
+        return _number(Fraction(value), in_levels=key in ("eps", "step"))
+    return value
+
+
+def _number(value: Fraction, in_levels: bool) -> float | str:
+    """A decimal if that is exact, else a fraction; 12/85 was written as 36/255."""
+    decimal, levels = float(f"{float(value):g}"), value * _GREY_LEVELS
+    if Fraction(str(decimal)) == value:
+        return int(decimal) if decimal.is_integer() else decimal
+    return f"{levels}/{_GREY_LEVELS}" if in_levels and levels.denominator == 1 else str(value)
+
+
+class _Compact(yaml.SafeDumper):
+    """Lists of plain numbers on one line, repeated parts in full."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
+        plain = not any(isinstance(entry, Mapping) for entry in sequence)
+        return super().represent_sequence(tag, sequence, flow_style=plain)

@@ -1,0 +1,116 @@
+"""Our models in RobustBench's form: `python -m harness robustbench --scale smoke`. Torch-free.
+
+One JSON file per model and threat, with the fields of RobustBench's model_info: `reported` is the
+paper's number, `autoattack_acc` ours, `unreliable` whether a trust check of the model failed.
+Accuracies are texts, as there. Each file says in its footnote at which scale it was made: only what was
+measured on the real data with AutoAttack's full budget would be a submission.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from harness.core import paths
+from harness.core.config import read_papers
+from harness.core.files import write_whole
+from harness.evaluation.cells import KEYS, Records, norms, published, trust_checks, value
+from harness.evaluation.records import read_records
+from harness.grid.entries import Entry, entries
+from harness.grid.plan import Plan, reported
+
+
+def model_info(
+    plan: Plan, entry: Entry, read: Records, reported: float | None, papers: Mapping[str, Any]
+) -> dict[str, Any]:
+    cell, (records, _) = entry.robust, read
+    natural = value(entry.natural.formula, records)
+    robust = value(cell.formula, records)
+    checks = [c for c in trust_checks(plan, entry.artefact, entry.run, read) if not c.ok]
+    failed = [
+        check.name
+        for check in checks
+        if any(
+            check.touches(one.column, norms(plan, one, entry.artefact))
+            for one in (cell, entry.natural)
+        )
+    ]
+    network = plan.network(cell.network)
+    return {
+        **_paper(plan, cell.method, papers),
+        "additional_data": False,
+        "number_forward_passes": 1,
+        "dataset": plan.dataset(cell.dataset),
+        "architecture": papers["architectures"].get(network, network),
+        "eps": entry.eps,
+        "clean_acc": f"{100 * natural.mean():.2f}",
+        "reported": "" if reported is None else f"{reported:.2f}",
+        "autoattack_acc": f"{100 * robust.mean():.2f}",
+        "footnote": _footnote(plan, entry, len(robust), failed),
+        "unreliable": bool(failed),
+    }
+
+
+def _paper(plan: Plan, slug: str, papers: Mapping[str, Any]) -> dict[str, str]:
+    """Link, name, authors and venue; a method that papers.yaml does not know goes by its label."""
+    base = slug.partition("@")[0]
+    method = plan.grid["methods"].get(base, {}).get("method")
+    key = papers["rows"].get(base, papers["methods"].get(method))
+    paper = papers["papers"].get(key, {"name": plan.label(slug)})
+    return {field: paper.get(field, "") for field in ("link", "name", "authors", "venue")}
+
+
+def _footnote(plan: Plan, entry: Entry, n: int, failed: list[str]) -> str:
+    cell, budget = entry.robust, plan.scale["autoattack"]
+    notes = [
+        f"{plan.scale['notice']}",
+        f"{plan.label(cell.method)} for {cell.dataset} with {cell.network}, run {entry.run}",
+        f"{n} test images",
+    ]
+    if budget:
+        short = ", ".join(f"{count} {what}" for what, count in budget.items())
+        notes.append(f"AutoAttack with a shortened budget ({short})")
+    if plan.run(entry.run).selection.use == "paper-test":
+        notes.append("checkpoint selected on test data")
+    notes += [f"failed trust check: {name}" for name in dict.fromkeys(failed)]
+    return "; ".join(notes)
+
+
+def _reported(
+    candidates: list[Entry], tables: Mapping[str, pd.DataFrame]
+) -> tuple[Entry, float | None]:
+    """The table whose paper prints the number; the first one if none does."""
+    for entry in candidates:
+        cell, rows = entry.robust, tables[entry.artefact.name]
+        own = rows[
+            (rows[KEYS] == [cell.dataset, cell.network, cell.method, cell.column]).all(axis=1)
+        ]
+        if not own.empty:
+            return entry, float(own.published.iloc[0])
+    return candidates[0], None
+
+
+def write_entries(plan: Plan, results: Path, reports: Path) -> list[Path]:
+    papers, found, written = read_papers(), entries(plan), []
+    artefacts = {e.artefact.name: e.artefact for some in found.values() for e in some}
+    tables = {name: published(artefact, plan) for name, artefact in artefacts.items()}
+    for name, candidates in found.items():
+        entry, reported = _reported(candidates, tables)
+        read = read_records(paths.records(results, plan.evaluations[entry.run].id), entry.run)
+        info = model_info(plan, entry, read, reported, papers)
+        path = reports / plan.name / "robustbench" / f"{name}.json"
+        write_whole(path, json.dumps(info, indent=2, ensure_ascii=False) + "\n")
+        written.append(path)
+    return written
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write every model in RobustBench's form.")
+    plan, options = reported(parser)
+    written = write_entries(plan, options.results, options.reports)
+    print(f"{len(written)} files are at {options.reports / plan.name / 'robustbench'}")

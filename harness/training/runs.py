@@ -1,0 +1,177 @@
+"""The two kinds of run: one that trains a model, one that evaluates it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+from typing import Any, ClassVar
+
+from harness.attacks.attack import ORDERS, Threat
+from harness.attacks.pgd import PGD
+from harness.core.errors import expected, unknown
+from harness.core.identity import fingerprint
+from harness.training.contracts import Method
+
+SELECTIONS = ("last", "validation", "paper-test")
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Random crop after zero padding, random mirror, and Cutout: a black square of that side.
+
+    `resized_crop` instead of `pad`: a random part of the image, resized to a square of that side.
+    """
+
+    pad: int
+    flip: bool
+    cutout: int | None = None
+    resized_crop: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.pad and self.resized_crop:
+            raise expected(
+                "pad or resized_crop", f"pad: {self.pad} with resized_crop", "write pad: 0"
+            )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What all learners of a run share: budget, batches, augmentation."""
+
+    epochs: int
+    batch_size: int
+    augment: Augment
+    examples: int | None = None  # train on the first so many images only
+    amp: str | None = None  # "bf16": steps under autocast, for GPUs; verdicts stay in float32
+    compile: bool | None = None  # torch.compile, checked against the plain network at the start
+    data_parallel: int | None = None  # so many processes, each with its slice of every batch
+
+    def __post_init__(self) -> None:
+        if self.amp not in (None, "bf16"):
+            raise unknown("precision", self.amp, ("bf16",), "a recipe's amp")
+        if self.data_parallel is not None and (self.data_parallel < 2 or self.compile):
+            raise expected(
+                "data_parallel of 2 processes or more, without compile",
+                f"data_parallel: {self.data_parallel}, compile: {self.compile}",
+                "take one of them out of the recipe",
+            )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which epoch is deployed: the last one, or the best in natural plus robust accuracy.
+
+    Robust accuracy is the mean over `attack`: one PGD for each norm that a method trains against. A
+    method without an adversary has none; then natural accuracy alone decides.
+
+    `validation` scores on a held-out slice of the training set. `paper-test` scores on the test set,
+    as the papers did: every number that comes from it is marked. `gate` is the natural accuracy
+    below which no epoch is taken (the released code's 0.88).
+    """
+
+    use: str = "last"
+    attack: PGD | tuple[PGD, ...] | None = None  # alone, it has the id that it always had
+    gate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.use not in SELECTIONS:
+            raise unknown("selection", self.use, SELECTIONS, "a scale or a preset")
+
+    @property
+    def attacks(self) -> tuple[PGD, ...]:
+        if self.attack is None:
+            return ()
+        return self.attack if isinstance(self.attack, tuple) else (self.attack,)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a run is asked to keep of its learners: accuracies at each epoch, images at some.
+
+    Measured on held-out training images. `moments` are shares of the run ("75/120"): the epochs that
+    they fall in keep adversarial images.
+    """
+
+    attack: PGD
+    examples: int
+    moments: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        wrong = [str(moment) for moment in self.moments if not 0 < moment <= 1]
+        if wrong or not self.moments:
+            raise expected(
+                "moments of a watch as shares of the run, above 0 and at most 1",
+                ", ".join(wrong) or "none",
+                "write them like 75/120",
+            )
+
+    def keeps_images_after(self, epoch: int, epochs: int) -> bool:
+        return epoch + 1 in {ceil(moment * epochs) for moment in self.moments}
+
+
+@dataclass(frozen=True)
+class TrainRun:
+    """One model. `parents` are ids of trained runs that it starts from."""
+
+    dataset: str
+    network: str
+    method: Method
+    recipe: Recipe
+    selection: Selection = field(default_factory=Selection)
+    seed: int = 0
+    parents: tuple[str, ...] = ()
+    watch: Watch | None = None
+
+    REVISION: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.recipe.data_parallel is None:
+            return
+        for reason in whole_batch(self.method):
+            raise expected(
+                "a method whose batches can be sliced, for data_parallel",
+                f"{self.method.slug}, which {reason}",
+                "take data_parallel out of its recipe",
+            )
+        if getattr(self.method, "processes", 1) > 1:
+            raise expected(
+                "learners side by side or data_parallel",
+                f"both for {self.method.slug}",
+                "take `parallel` or data_parallel out",
+            )
+
+    @cached_property
+    def id(self) -> str:
+        where = f"{self.dataset}-{self.network}-{self.method.slug}-s{self.seed}"
+        return f"{where}-{fingerprint(self)}"
+
+    @property
+    def processes(self) -> int:
+        """How many processes train it side by side; method or recipe may say so, most need one."""
+        own: int = getattr(self.method, "processes", 1)
+        return self.recipe.data_parallel or own
+
+
+def pieces(method: Any) -> Iterator[Any]:
+    """A method and the dataclasses inside it: its learners, losses, threats, ..."""
+    if isinstance(method, tuple):
+        for own in method:
+            yield from pieces(own)
+    elif is_dataclass(method):
+        yield method
+        yield from pieces(tuple(getattr(method, f.name) for f in fields(method)))
+
+
+def whole_batch(method: Any) -> list[str]:
+    """Why a method, or a loss inside it, must see a batch as a whole."""
+    reasons = (getattr(piece, "NEEDS_WHOLE_BATCH", None) for piece in pieces(method))
+    return [reason for reason in reasons if reason]
+
+
+def trained_norms(method: Any) -> list[str]:
+    """The norms of every threat that a method trains against, in the order of `ORDERS`."""
+    found = {piece.norm for piece in pieces(method) if isinstance(piece, Threat)}
+    return [norm for norm in ORDERS if norm in found]
