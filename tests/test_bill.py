@@ -147,8 +147,8 @@ def test_the_measured_passes_are_still_right(plan, slug):
 @pytest.mark.parametrize("option", ["--no-calibration", "--runs"])
 def test_without_calibration_no_torch(option):
     code = (
-        f"import sys; sys.argv = ['plan', '--scale', 'paper', '{option}']; import harness.plan; "
-        "harness.plan.main(); sys.exit('torch' in sys.modules)"
+        f"import sys; sys.argv = ['plan', '--scale', 'paper', '{option}']; import harness.jobs.plan; "
+        "harness.jobs.plan.main(); sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0

@@ -363,8 +363,8 @@ def test_one_figure_by_name_without_torch_and_to_the_byte(built, grid, tmp_path)
     assert "rule train" not in done.stderr + done.stdout
     assert path.read_bytes() == before
     code = (
-        "import sys; from pathlib import Path; from harness.figures.__main__ import write_figure;"
-        f"from harness.plan import Plan; plan = Plan.read('ci', Path({str(grid)!r}));"
+        "import sys; from pathlib import Path; from harness.reports.figures.draw import write_figure;"
+        f"from harness.grid.plan import Plan; plan = Plan.read('ci', Path({str(grid)!r}));"
         f"[write_figure(plan, n, Path({str(built / 'results')!r}), Path({str(tmp_path)!r}))"
         " for n, a in plan.artefacts.items() if a.kind != 'table'];"
         "sys.exit('torch' in sys.modules)"

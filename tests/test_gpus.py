@@ -20,7 +20,7 @@ from harness.machine.gpus import ALLOCATION, VISIBLE, claim, devices
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="GPUs are shared out on Linux")
 CLAIM = (
-    "import os, sys; from harness.gpus import claim; locks = claim(int(sys.argv[1])); "
+    "import os, sys; from harness.machine.gpus import claim; locks = claim(int(sys.argv[1])); "
     "print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); sys.stdin.read()"
 )
 

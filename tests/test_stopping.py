@@ -158,7 +158,7 @@ def test_a_stop_while_an_epoch_is_judged_repeats_the_judgement_only(plan, tmp_pa
     attack = plan.columns.probe("PGD20", "digits").attack
     run = run_of(plan, "at", selection=Selection("validation", attack))
     train(run, tmp_path / "whole", CPU)
-    look, asked = harness.selection.right, []
+    look, asked = harness.training.selection.right, []
     batches = -(-len(load("digits", "validation")) // run.recipe.batch_size)
 
     def told_to_stop(model, x, y):
@@ -197,7 +197,9 @@ def test_a_checkpoint_between_epochs_if_an_epoch_is_long(plan, tmp_path, monkeyp
     with pytest.raises(InterruptedError):
         train(run, tmp_path / "parts", CPU)
     monkeypatch.undo()
-    state = harness.train.read_checkpoint(paths.checkpoint(tmp_path / "parts", run.id), run, CPU)
+    state = harness.training.train.read_checkpoint(
+        paths.checkpoint(tmp_path / "parts", run.id), run, CPU
+    )
     assert (state["epoch"], state["step"]) == (1, 2)
     train(run, tmp_path / "parts", CPU)
     assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", run)
