@@ -47,7 +47,7 @@ LINF_7 = Threat(LINF.ball, LINF.step, 7)
         (NT(), Work(learns=1)),
         (AT(LINF), Work(climbs=3, learns=1)),
         (AT(LINF_7), Work(climbs=7, learns=1)),
-        (TRADES(LINF_7, beta=6.0), Work(looks=1, climbs=7, learns=2)),
+        (TRADES(LINF_7, beta=6.0), Work(looks=2, climbs=7, learns=2)),
     ],
 )
 def test_passes_of_a_step(objective, work):
