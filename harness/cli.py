@@ -1,17 +1,11 @@
-"""`python -m harness COMMAND ...`: a command is the `main` of a module, imported when it is called."""
+"""One command for everything: `python -m harness COMMAND ...`."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 
-from harness.core.commands import COMMANDS
-from harness.core.errors import run_command, unknown
-
-
-def run(command: str) -> None:
-    """The command with the words that stand in sys.argv behind its name."""
-    importlib.import_module(COMMANDS[command]).main()
+from harness.core.commands import COMMANDS, run
+from harness.core.errors import run_command
 
 
 def chosen() -> None:
@@ -19,8 +13,6 @@ def chosen() -> None:
         print("usage: python -m harness COMMAND ...; COMMAND --help says more. Commands:")
         print("  " + " ".join(COMMANDS))
         return
-    if sys.argv[1] not in COMMANDS:
-        raise unknown("command", sys.argv[1], COMMANDS, "python -m harness")
     del sys.argv[0]
     run(sys.argv[0])
 

@@ -148,7 +148,7 @@ def workers(pid: int) -> list[int]:
     found = []
     for one in descendants(pid):
         said = Path(f"/proc/{one}/cmdline").read_text()
-        if "harness.training.train" in said:
+        if "harness\0train" in said:
             found.append(one)
     return found
 

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT, snakemake
-from harness.reports.figures.__main__ import KINDS, write_figure
 from matplotlib import image
 from test_tables import made_up
 from threadpoolctl import threadpool_limits
@@ -23,6 +22,7 @@ from harness.evaluation.cells import cells
 from harness.evaluation.records import Record
 from harness.grid.columns import Formula
 from harness.grid.plan import Plan
+from harness.reports.figures.draw import KINDS, write_figure
 from harness.reports.figures.embedding import embedded
 from harness.reports.figures.images import chosen, predicted, tally
 from harness.reports.figures.source import Source

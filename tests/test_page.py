@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from browser import Browser, chromium
 from conftest import ARTEFACT
-from harness.reports.page.__main__ import write_page
 
 from harness.evaluation.trust import Check
 from harness.grid.plan import Plan
 from harness.reports.external import write_report
+from harness.reports.page.build import write_page
 from harness.reports.page.render import duration, span, symbols
 from harness.reports.page.runs import config_text
 from harness.reports.page.sparklines import HEIGHT, WIDTH, charts

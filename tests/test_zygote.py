@@ -92,9 +92,9 @@ def test_errors_and_exit_codes_come_back(address, tmp_path):
     assert failed.returncode == 2
     assert failed.stderr.startswith("error: expected a known run")
     assert start(address, "train", "--nonsense", cwd=tmp_path).returncode == 2
-    crashed = start(address, "no_such_module", cwd=tmp_path)
-    assert crashed.returncode == 1
-    assert "ModuleNotFoundError" in crashed.stderr
+    unknown = start(address, "trian", cwd=tmp_path)
+    assert unknown.returncode == 2
+    assert "did you mean 'train'" in unknown.stderr
 
 
 def long_job(address: str, run, cwd: Path) -> subprocess.Popen:
@@ -169,7 +169,7 @@ def test_a_job_of_another_control_group_is_refused(address, tmp_path):
 
 def test_two_live_side_by_side_and_each_ends_with_its_maker(tmp_path):
     code = (
-        "from harness import zygote, start; import os; zygote.launch('ci', 'config/grid.yaml'); "
+        "from harness.jobs import zygote, start; import os; zygote.launch('ci', 'config/grid.yaml'); "
         "print(zygote._launched[0].pid, os.environ[start.ADDRESS], flush=True); input()"
     )
     makers = [

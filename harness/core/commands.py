@@ -1,4 +1,10 @@
-"""The commands, and the module whose `main` each one is."""
+"""The commands, and the module whose `main` each one is, imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+
+from harness.core.errors import unknown
 
 COMMANDS = {
     "plan": "harness.jobs.plan",
@@ -18,3 +24,10 @@ COMMANDS = {
     "start": "harness.jobs.start",
     "zygote": "harness.jobs.zygote",
 }
+
+
+def run(name: str) -> None:
+    """The command with the words that stand in sys.argv behind its name."""
+    if name not in COMMANDS:
+        raise unknown("command", name, COMMANDS, "python -m harness")
+    importlib.import_module(COMMANDS[name]).main()

@@ -11,7 +11,6 @@ harness start --gpus 1 train ...` first takes a GPU for the command alone, if th
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -21,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from harness.core import stopping
-from harness.core.commands import COMMANDS
+from harness.core.commands import run
 from harness.core.errors import run_command
 from harness.machine.gpus import ALLOCATION, claim
 
@@ -82,4 +81,4 @@ def main() -> None:
             )
             sys.exit(1)
     del sys.argv[0]
-    importlib.import_module(COMMANDS[sys.argv[0]]).main()
+    run(sys.argv[0])

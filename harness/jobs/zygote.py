@@ -27,7 +27,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from harness.core.commands import COMMANDS
+from harness.core.commands import run
 from harness.core.errors import run_command
 from harness.grid.plan import planned
 from harness.jobs.start import ADDRESS, STARTED, STOP, control_group
@@ -111,7 +111,7 @@ def work(line: socket.socket) -> NoReturn:
     threading.Thread(target=end_with, args=[line], daemon=True).start()
     code = 1
     try:
-        run_command(importlib.import_module(COMMANDS[sys.argv[0]]).main)
+        run_command(lambda: run(sys.argv[0]))
         code = 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)

@@ -98,7 +98,7 @@ class Watch(threading.Thread):
     @staticmethod
     def _environment(process: Path) -> tuple[str, dict[str, str]] | None:
         try:
-            if b"harness.jobs.start" not in (process / "cmdline").read_bytes():
+            if b"harness\0start" not in (process / "cmdline").read_bytes():
                 return None
             entries = (process / "environ").read_bytes().decode(errors="replace").split("\0")
         except OSError:

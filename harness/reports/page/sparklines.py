@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from harness.core.descriptions import AFTER
+
 WIDTH, HEIGHT = 240, 80
 X = "epoch"
 
@@ -33,9 +35,10 @@ class Chart:
 
 
 def charts(history: pd.DataFrame, deployed_epoch: int) -> list[Chart]:
+    """Without what is known after a redistribution only: single points, which the figures show."""
     groups: dict[str, list[str]] = {}
     for name in history.columns.drop(X):
-        if history[name].notna().any():
+        if history[name].notna().any() and not name.endswith(AFTER):
             groups.setdefault(name.partition("_")[0], []).append(name)
     return [_chart(title, names, history, deployed_epoch) for title, names in groups.items()]
 
