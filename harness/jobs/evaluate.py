@@ -34,7 +34,7 @@ def main() -> None:
         description="Evaluate a trained run of the grid (--run), or any torch classifier (--model)."
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--run", help="a run's id; harness.plan --runs lists them")
+    what.add_argument("--run", help="a run's id; `python -m harness plan --runs` lists them")
     what.add_argument("--model", help="path.py:function, returning a network for images in [0,1]")
     parser.add_argument("--weights", type=Path, help="with --model: a safetensors file for it")
     parser.add_argument("--data", help="with --model: the data set, such as cifar10")

@@ -1,4 +1,4 @@
-"""What the papers say of one experiment in two places: rules for `harness.audit`.
+"""What the papers say of one experiment in two places: rules for `audit.py`.
 
 Settings that differ between documents or between caption and text, rows that are said to be one model,
 rows that the text does not name, rows that are somebody else's, rows of two methods with equal

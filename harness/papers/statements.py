@@ -1,4 +1,4 @@
-"""The papers' prose against their tables: rules for `harness.audit`.
+"""The papers' prose against their tables: rules for `audit.py`.
 
 A statement is a line of statements.csv: a number, a comparison, a setting, or that two rows are one
 model. The rules know the relations, not the statements: a new line is judged like the others.
