@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import random
 import re
 import signal
@@ -238,14 +239,23 @@ def test_an_evaluation_leaves_at_once_and_loses_a_batch_at_most(plan, zygote, tm
     print(f"{stops} stops within the evaluation")
 
 
-def test_a_file_that_is_being_written_is_taken_along(tmp_path, monkeypatch):
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize("moment", ["harness.core.files._taken", "os.fsync"])
+def test_a_file_is_written_whole_before_sigterm_is_heeded(moment, tmp_path, monkeypatch):
+    """Also between making the file aside and the `try` that would remove it again."""
+    before, act = signal.getsignal(signal.SIGTERM), pkgutil.resolve_name(moment)
+
+    def told_to_stop(argument):
+        done = act(argument)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return done
+
     monkeypatch.setattr(stopping._Sigterm, "came", False)
-    monkeypatch.setattr("os.fsync", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(moment, told_to_stop)
     stopping.listen()
     try:
         with pytest.raises(stopping.Stopped):
             write_whole(tmp_path / "file", "new")
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "new"

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from harness.core import stopping
 from harness.core.errors import UserError, expected
 
 _SEAL = b"sealed sha256 "
@@ -28,7 +29,8 @@ def write_whole(path: Path, content: bytes | str) -> None:
     data = content.encode() if isinstance(content, str) else content
     aside = path.with_name(f".{path.name}.part")
     try:
-        with os.fdopen(_taken(aside), "wb") as file:
+        # Not between opening it and the `try` that would take it away again.
+        with stopping.delayed(), os.fdopen(_taken(aside), "wb") as file:
             try:
                 file.write(data)
                 file.flush()

@@ -1,7 +1,7 @@
 """SIGTERM: Slurm's word before it kills, Snakemake's when it is stopped. Leave soon, in good order.
 
-A command leaves at once, by an exception that takes half-written files along. What must not be cut in
-two, a training step and what is counted of it, is `held`; the exception then comes at its end. The exit
+A command leaves at once, by an exception. What must not be cut in two is `held` (a training step and
+what is counted of it) or `delayed` (the writing of a file); the exception then comes at its end. The exit
 code is what a shell says of a process that SIGTERM ended: not 0, so nobody takes the job for done, and
 neither a mistake's 2 nor a crash's 1.
 """
@@ -46,6 +46,16 @@ def held() -> Iterator[None]:
         yield
     finally:
         _Sigterm.held = before
+
+
+@contextmanager
+def delayed() -> Iterator[None]:
+    """A SIGTERM that comes in here is heeded right after, unless something around holds it back."""
+    before = _Sigterm.came
+    with held():
+        yield
+    if _Sigterm.came and not before and not _Sigterm.held:
+        raise Stopped
 
 
 def hold() -> None:
