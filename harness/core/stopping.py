@@ -1,9 +1,9 @@
 """SIGTERM: Slurm's word before it kills, Snakemake's when it is stopped. Leave soon, in good order.
 
-A command leaves at once, by an exception. What must not be cut in two is `held` (a training step and
-what is counted of it) or `delayed` (the writing of a file); the exception then comes at its end. The exit
-code is what a shell says of a process that SIGTERM ended: not 0, so nobody takes the job for done, and
-neither a mistake's 2 nor a crash's 1.
+A command leaves at once, by an exception. What must not be cut in two is `held` (a training step
+and what is counted of it) or `delayed` (the writing of a file); the exception then comes at its
+end. The exit code is what a shell says of a process that SIGTERM ended: not 0, so nobody takes the
+job for done, and neither a mistake's 2 nor a crash's 1.
 """
 
 from __future__ import annotations
