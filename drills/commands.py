@@ -1,54 +1,21 @@
-"""Commands as a user would give them, and what became of them."""
+"""Commands as a user would give them (tests/commands.py), and whether they refused in one sentence."""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from drills import demand
-from harness.core.config import ROOT
-
-ENVIRONMENT = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-Done = subprocess.CompletedProcess
-
-
-def command(*words: str, cwd: Path, check: bool = False, **settings) -> Done:
-    """A command of the project's, from another folder."""
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=cwd,
-        env={**os.environ, **ENVIRONMENT},
-        capture_output=True,
-        text=True,
-        check=check,
-        timeout=600,
-        **settings,
-    )
-
-
-def snakemake_words(*words: str, grid: Path, **config) -> list[str]:
-    common = [
-        "--snakefile",
-        str(ROOT / "Snakefile"),
-        "--workflow-profile",
-        str(ROOT / "profiles" / "default"),
-    ]
-    config = {"scale": "ci", "grid": grid, "device": "cpu", **config}
-    settings = ["--config", *(f"{name}={value}" for name, value in config.items())]
-    return ["snakemake", *common, "--cores", "2", *words, *settings]
-
-
-def snakemake(*words: str, cwd: Path, grid: Path, **config) -> Done:
-    return command(*snakemake_words(*words, grid=grid, **config), cwd=cwd)
-
-
-def said(done: Done) -> str:
-    return done.stdout + done.stderr
+from tests.commands import ENVIRONMENT as ENVIRONMENT
+from tests.commands import Done as Done
+from tests.commands import command as command
+from tests.commands import descendants as descendants
+from tests.commands import said as said
+from tests.commands import snakemake as snakemake
+from tests.commands import snakemake_words as snakemake_words
 
 
 def sentence(done: Done) -> str:
@@ -64,19 +31,6 @@ def check_sentence(text: str) -> None:
     demand("\n" not in text, f"more than one line: {text}")
     form = r".*expected .+, found:? .+; .+"
     demand(re.match(form, text), f"no sentence with expected, found, remedy: {text}")
-
-
-def descendants(pid: int) -> list[int]:
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
 
 
 def processes_in(folder: Path) -> list[int]:

@@ -10,8 +10,8 @@ import pytest
 import torch
 import yaml
 
-from drills.commands import command as command
-from drills.commands import said, snakemake
+from commands import command as command
+from commands import said, snakemake
 from harness.attacks.attack import Threat
 from harness.attacks.balls import Ball
 from harness.core.config import ROOT as ROOT

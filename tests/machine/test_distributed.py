@@ -68,7 +68,7 @@ def test_step_by_step_they_compute_the_same_up_to_the_order_of_sums():
     torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", *torchrun, str(ROOT / "tests" / "together.py"), *slugs],
+        [sys.executable, "-m", *torchrun, str(ROOT / "tests" / "machine" / "together.py"), *slugs],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, command, run_of
 
-from drills.commands import descendants
+from commands import descendants
 from harness.core import paths
 from harness.core.config import CONFIG
 from harness.jobs import zygote

@@ -18,7 +18,7 @@ from conftest import L2, LINF, ROOT, clocks, command, run_of, weights
 
 from baselines.at import AT
 from baselines.nt import NT
-from drills.commands import descendants
+from commands import descendants
 from generalist.generalist import Generalist
 from harness.core import paths
 from harness.core.config import read_grid
