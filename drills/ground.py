@@ -79,7 +79,7 @@ class Ground:
         """Address and process of a zygote of our own, which ends with this process."""
         before = os.environ.copy()
         os.environ.update(ENVIRONMENT)
-        zygote.launch("ci", str(self.grid))
+        zygote.launch()
         address = os.environ[ADDRESS]
         os.environ.clear()
         os.environ.update(before)

@@ -115,7 +115,7 @@ def replaced(ground: Ground) -> Attempt:
 
     def after_training(this: Try, results: Path, about: dict) -> str:
         write_mnist(this.folder, this.random)
-        demand_refusal(lambda: refuse_other_images(run, about))
+        demand_refusal(lambda: refuse_other_images(run.id, about))
         return "after the training: refused"
 
     def in_a_table(this: Try, results: Path, about: dict) -> str:

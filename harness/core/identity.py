@@ -10,10 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
+
+from harness.core.errors import expected, unknown
 
 
 def canonical(value: Any) -> Any:
@@ -39,6 +43,35 @@ def canonical(value: Any) -> Any:
         f"expected dataclasses, text, numbers, fractions, tuples or mappings in a run's identity, "
         f"found {type(value).__name__}"
     )
+
+
+def restored(data: Any, classes: Mapping[str, type], hint: Any = None) -> Any:
+    """The dataclass that `canonical` wrote; `classes` by the names that are allowed."""
+    if isinstance(data, list):
+        return tuple(restored(entry, classes, hint) for entry in data)
+    if isinstance(data, str) and _mentions(hint, Fraction):
+        return Fraction(data)
+    if not (isinstance(data, Mapping) and "class" in data):
+        return data
+    name, revision = data["class"], data["revision"]
+    if name not in classes:
+        raise unknown("class", name, classes, "a spec")
+    own = getattr(classes[name], "REVISION", 1)
+    if revision != own:
+        found = f"revision {revision}"
+        raise expected(f"revision {own} of {name} in a spec", found, "use the code that wrote it")
+    hints = _hints(classes[name])
+    values = {f.name: data.get(f.name) for f in fields(classes[name]) if f.init}  # None was dropped
+    return classes[name](
+        **{key: restored(value, classes, hints[key]) for key, value in values.items()}
+    )
+
+
+_hints = cache(typing.get_type_hints)
+
+
+def _mentions(hint: Any, wanted: type) -> bool:
+    return hint is wanted or any(_mentions(one, wanted) for one in typing.get_args(hint))
 
 
 def fingerprint(value: Any) -> str:

@@ -1,20 +1,23 @@
 """Evaluate one model: `python -m harness evaluate --scale smoke --run ID`.
 
-Each probe is worked off batch by batch; a batch's record is written as soon as it is done, so a
-killed job, or one that SIGTERM asks to leave, loses at most one batch, and a second start computes
-only what is missing. The random stream of a batch depends on the probe and the batch alone, so the
-order of work changes nothing; PGDs that differ in their steps only share it, and one run: PGD20 is a
-snapshot of PGD100.
+Each probe is computed batch by batch. A batch's record is written as soon as it is done, so a killed
+job loses at most one batch, and a second start computes only what is missing. The random stream of a
+batch depends on the probe and the batch alone, so the order of work changes nothing. PGDs that
+differ only in their steps share a stream and a run: PGD20 is a snapshot of PGD100.
 
-Several jobs can share the work: `--part 2/8` does every eighth batch, and the plain command, once all
-parts are there, finds nothing missing, makes the trust checks and joins what they wrote.
+Records belong to a probe, whoever asked for it: what earlier evaluations of the same weights on the
+same images recorded is taken over, so a new column computes itself and nothing else.
+
+Several jobs can share the work: `--part 2/8` does every eighth batch. The plain command, once all parts
+are there, finds nothing missing, checks the model and joins what they wrote.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,69 +27,122 @@ from torch import nn
 
 from harness.core import paths, stopping
 from harness.core.cost import Cost
+from harness.core.errors import UserError
 from harness.core.identity import canonical, seed_from
 from harness.core.progress import Progress
 from harness.data import Images, load
 from harness.evaluation.checks import EXAMPLES, Check, inspect
-from harness.evaluation.parts import Part, write_part
 from harness.evaluation.probing import evaluate_family
-from harness.evaluation.records import Record, joined, read_shard, write_records, write_shard
+from harness.evaluation.records import (
+    Part,
+    Record,
+    joined,
+    read_records,
+    read_shard,
+    write_part,
+    write_records,
+    write_shard,
+)
 from harness.grid.probes import EvalRun, Probe
 from harness.training.batches import on_device
 
 
-def images_of(evaluation: EvalRun) -> dict[str, Images]:
-    return {
-        name: load(name, "test") for name in dict.fromkeys(p.dataset for p in evaluation.probes)
-    }
+@dataclass(frozen=True)
+class _Work:
+    """A model, what is asked of it, and the images."""
+
+    evaluation: EvalRun
+    model: nn.Module
+    weights: str  # a checksum
+    results: Path
+    device: torch.device
+    sets: dict[str, Images]
+
+    @classmethod
+    def of(
+        cls,
+        evaluation: EvalRun,
+        model: nn.Module,
+        weights: str,
+        results: Path,
+        device: torch.device,
+    ) -> _Work:
+        names = dict.fromkeys(probe.dataset for probe in evaluation.probes)
+        sets = {name: load(name, "test") for name in names}
+        return cls(evaluation, model, weights, results, device, sets)
+
+    def earlier(self) -> tuple[dict[str, Record], Cost]:
+        """Records of these weights and images in other record files of the run, and their cost."""
+        found: dict[str, Record] = {}
+        cost, wanted = Cost(), {probe.id: probe for probe in self.evaluation.probes}
+        for path in sorted(self.results.glob(f"records/{self.evaluation.run}-*.npz")):
+            try:
+                records, about = read_records(path, self.evaluation.run)
+            except UserError:  # damaged: what it held is computed again
+                continue
+            own = {
+                name: record
+                for name, record in records.items()
+                if name in wanted.keys() - found.keys()
+                and about.get("weights") == self.weights
+                and self._same_images(wanted[name].dataset, about)
+            }
+            if own:
+                found |= own
+                cost += Cost(about["seconds"], about["cpu_seconds"])
+        return found, cost
+
+    def _same_images(self, name: str, about: dict[str, Any]) -> bool:
+        images = self.sets[name]
+        now = (images.source, images.stored.sha256)
+        return now == (about["sources"].get(name), about["sha256"].get(name))
+
+    def shards(self, probes: Iterable[Probe], part: Part) -> Iterator[tuple[str, Record, Cost]]:
+        """Each record of a part's batches by its probe, with its cost: read or computed."""
+        turns, each = itertools.count(), families(probes)
+        for number, family in enumerate(each):
+            first = family[0]
+            images = self.sets[first.dataset].take(slice(first.examples))
+            batches = enumerate(range(0, len(images), first.batch_size))
+            own = [batch for batch in batches if part.takes(next(turns))]
+            which = f"  part {part}" if part.of > 1 else ""
+            names = " ".join(probe.id for probe in family)
+            label = f"evaluate {self.evaluation.run}{which}  {number + 1}/{len(each)} {names}"
+            progress = Progress(label, len(own))
+            for done, (count, start) in enumerate(own):
+                yield from self._batch(family, images, count, start)
+                progress.update(done + 1)
+                stopping.check()
+
+    def _batch(
+        self, family: list[Probe], images: Images, count: int, start: int
+    ) -> list[tuple[str, Record, Cost]]:
+        """One batch of a family. Of PGDs that share a run the last bears the cost."""
+        stamp = {"weights": self.weights, "images": images.source, "content": images.stored.content}
+        files = {p.id: paths.shard(self.results, self.evaluation.run, p.id, count) for p in family}
+        read = {i: read_shard(file, stamp) for i, file in files.items() if file.exists()}
+        records = {i: shard for i, shard in read.items() if shard is not None}
+        missing = [probe for probe in family if probe.id not in records]
+        if missing:
+            began, first = Cost.now(), family[0]
+            x, y = on_device(images.take(slice(start, start + first.batch_size)), self.device)
+            seed = seed_from(first.seed, first.family, count)
+            generator = torch.Generator(self.device).manual_seed(seed)
+            made = evaluate_family(self.model, missing, x, y, generator)
+            images.stored.check_unchanged()
+            costs = [Cost()] * (len(missing) - 1) + [Cost.now() - began]
+            for probe, record, cost in zip(missing, made, costs, strict=True):
+                write_shard(files[probe.id], record, stamp, cost)
+                records[probe.id] = record, cost
+        return [(name, record, cost) for name, (record, cost) in records.items()]
 
 
-def worked_off(
-    evaluation: EvalRun,
-    model: nn.Module,
-    weights: str,
-    results: Path,
-    sets: dict[str, Images],
-    device: torch.device,
-    part: Part,
-) -> Iterator[tuple[str, Record, Cost]]:
-    """Each record of a part's batches by its probe, and what it took in whichever sitting: read if it
-    is there, else computed and written. Of PGDs that share a run the last bears the cost."""
-    families: dict[str, list[Probe]] = defaultdict(list)
-    for probe in sorted(evaluation.probes, key=lambda p: getattr(p.attack, "steps", 0)):
-        alone = probe.heat  # maps take a run of their own
-        families[probe.id if alone else probe.family].append(probe)
-    turns = itertools.count()
-    for number, family in enumerate(families.values()):
-        one = family[0]
-        names = " ".join(probe.id for probe in family)
-        images = sets[one.dataset].take(slice(one.examples))
-        batches = enumerate(range(0, len(images), one.batch_size))
-        own = [batch for batch in batches if part.takes(next(turns))]
-        which = f"  part {part}" if part.of > 1 else ""
-        label = f"evaluate {evaluation.run}{which}  {number + 1}/{len(families)} {names}"
-        progress = Progress(label, len(own))
-        stamp = {"weights": weights, "images": images.source, "content": images.stored.content}
-        for done, (count, first) in enumerate(own):
-            files = {p.id: paths.shard(results, evaluation.run, p.id, count) for p in family}
-            found = {i: read_shard(file, stamp) for i, file in files.items() if file.exists()}
-            records = {i: shard for i, shard in found.items() if shard is not None}
-            missing = [probe for probe in family if probe.id not in records]
-            if missing:
-                began = Cost.now()
-                rows = images.take(slice(first, first + one.batch_size))
-                x, y = on_device(rows, device)
-                seed = seed_from(one.seed, one.family, count)
-                generator = torch.Generator(device).manual_seed(seed)
-                made = evaluate_family(model, missing, x, y, generator)
-                images.stored.check_unchanged()
-                costs = [Cost()] * (len(missing) - 1) + [Cost.now() - began]
-                for probe, record, cost in zip(missing, made, costs, strict=True):
-                    write_shard(files[probe.id], record, stamp, cost)
-                    records[probe.id] = record, cost
-            yield from ((i, record, cost) for i, (record, cost) in records.items())
-            progress.update(done + 1)
-            stopping.check()
+def families(probes: Iterable[Probe]) -> list[list[Probe]]:
+    """Probes that share a run, by rising steps. One with Grad-CAM maps takes a run of its own."""
+    found: dict[str, list[Probe]] = defaultdict(list)
+    for probe in sorted(probes, key=lambda p: getattr(p.attack, "steps", 0)):
+        found[probe.id if probe.heat else probe.family].append(probe)
+    return list(found.values())
 
 
 def evaluate_part(
@@ -97,10 +153,11 @@ def evaluate_part(
     device: torch.device,
     part: Part,
 ) -> None:
-    """See to it that a part's batches are there; `evaluate` joins them with the others'."""
-    sets = images_of(evaluation)
-    records = worked_off(evaluation, model, weights, results, sets, device, part)
-    write_part(results, evaluation, part, weights, sum(1 for _ in records))
+    """Compute a part's batches; `evaluate` joins them with those of the other parts."""
+    work = _Work.of(evaluation, model, weights, results, device)
+    known, _ = work.earlier()
+    missing = [probe for probe in evaluation.probes if probe.id not in known]
+    write_part(results, evaluation, part, weights, sum(1 for _ in work.shards(missing, part)))
 
 
 def evaluate(
@@ -116,30 +173,31 @@ def evaluate(
     `weights` is a checksum: records of other weights, or of other images, do not count.
     `trained` is what is known of the training and kept with the records.
     """
-    sets = images_of(evaluation)
+    work = _Work.of(evaluation, model, weights, results, device)
+    known, spent = work.earlier()
     shards: dict[str, list[Record]] = defaultdict(list)
-    spent = Cost()
-    for name, record, cost in worked_off(evaluation, model, weights, results, sets, device, Part()):
+    missing = [probe for probe in evaluation.probes if probe.id not in known]
+    for name, record, cost in work.shards(missing, Part()):
         shards[name].append(record)
         spent += cost
     began = Cost.now()
-    checks = checked(model, evaluation, sets, device)
+    checks = checked(model, evaluation, work.sets, device)
     spent += Cost.now() - began
     about = {
         "run": evaluation.run,
+        "weights": weights,
         "checks": [check.as_json() for check in checks],
         "probes": {probe.id: canonical(probe) for probe in evaluation.probes},
-        "sources": {name: images.source for name, images in sets.items()},
-        "sha256": {name: images.stored.sha256 for name, images in sets.items()},
+        "sources": {name: images.source for name, images in work.sets.items()},
+        "sha256": {name: images.stored.sha256 for name, images in work.sets.items()},
         **spent.as_json(),
         "trained": trained,
     }
-    plain = {
-        probe.dataset: probe.examples for probe in evaluation.probes if "/" not in probe.dataset
-    }
-    labels = {name: sets[name].y[:examples].astype(np.int16) for name, examples in plain.items()}
-    records = {name: joined(own) for name, own in shards.items()}
-    write_records(paths.records(results, evaluation.id), records, about, labels)
+    plain = {p.dataset: p.examples for p in evaluation.probes if "/" not in p.dataset}
+    labels = {name: work.sets[name].y[:n].astype(np.int16) for name, n in plain.items()}
+    records = {**known, **{name: joined(own) for name, own in shards.items()}}
+    ordered = {probe.id: records[probe.id] for probe in evaluation.probes}
+    write_records(paths.records(results, evaluation.id), ordered, about, labels)
 
 
 def checked(

@@ -2,6 +2,9 @@
 
 A shard is the record of one batch of examples, written as soon as it is done. The records of a model
 are all its shards in one file. Plain arrays in .npz: no pickle, and zip checksums notice damage.
+
+Several jobs can share an evaluation. Batches are dealt out in turn, counted through all probes:
+AutoAttack's costs vary from batch to batch, and many a probe has fewer batches than there are jobs.
 """
 
 from __future__ import annotations
@@ -13,9 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from harness.core import paths
 from harness.core.arrays import read_arrays, write_arrays
 from harness.core.cost import Cost
-from harness.core.errors import UserError
+from harness.core.errors import UserError, expected
+from harness.core.files import write_whole
+from harness.grid.probes import EvalRun
 
 
 @dataclass(frozen=True)
@@ -116,3 +122,30 @@ def read_records(path: Path, run: str | None = None) -> tuple[dict[str, Record],
         if name.startswith(_LABELS)
     }
     return records, about
+
+
+@dataclass(frozen=True)
+class Part:
+    """Every `of`-th batch, beginning with the `number`-th; part 1 of 1 is all of them."""
+
+    number: int = 1
+    of: int = 1
+
+    @classmethod
+    def read(cls, text: str) -> Part:
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+            raise expected("--part 1/8 to 8/8", text, "say which part, and of how many")
+        return cls(int(number), int(of))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    def takes(self, turn: int) -> bool:
+        return turn % self.of == self.number - 1
+
+
+def write_part(results: Path, evaluation: EvalRun, part: Part, weights: str, batches: int) -> None:
+    """Mark a part as finished."""
+    path = paths.part(results, evaluation.id, part.number, part.of)
+    write_whole(path, json.dumps({"weights": weights, "batches": batches}, indent=1) + "\n")

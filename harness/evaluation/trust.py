@@ -1,17 +1,17 @@
-"""Can a number be believed? Checks that need records only; the model's own are in checks.py.
+"""Can a number be believed? Checks that need records only; checks.py has those that need the model.
 
-Numbered as in the protocol: 5 AutoAttack never above a component; 6 Square breaking what gradient
-attacks missed; 7 more steps never weaker, beyond paired noise; 10 as many gradient calls as the name
-says; 11 the undefended model falls; 12 the gap between PGD and AutoAttack; 13 selection disclosed.
-Beside them one of ours, better than guessing: a model that answers the same whatever it is shown keeps
-its 10 % under every attack, and nothing else here would notice.
+A PGD makes as many gradient calls as its column's name says, more steps are not weaker (beyond paired
+noise), the undefended model falls, PGD is close to AutoAttack, Square breaks little that gradient
+attacks missed, the checkpoint was not selected on test data. A model that gives the same answer to
+every image keeps its 10 % under every attack and passes all of these: hence the check that it is
+better than guessing. AutoAttack is never above one of its components: it is what survives all of them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,116 +19,129 @@ import numpy as np
 from harness.attacks.autoattack import STANDARD
 from harness.core.statistics import mcnemar, wilson
 from harness.evaluation.records import Record
+from harness.grid.columns import Column
 
-# An AutoAttack, and the PGD that is held against it.
-PGD_OF = {"AA": "PGD20", "AA_inf": "PGD20_inf", "AA_2": "PGD20_2"}
 _SQUARE = STANDARD.index("square")
-_SQUARE_SHARE = 0.002  # as AutoAttack's own warning has it
+_SQUARE_SHARE = 0.002  # as in AutoAttack's own warning
 _LARGEST_GAP = 15.0  # points between PGD20 and AA
+_USUAL_STEPS = 20  # of the PGD that is compared with AutoAttack
 _UNDEFENDED = 0.1
 _NOISE = 0.05  # p-value below which "stronger attack, higher accuracy" is not chance
 
 
 @dataclass(frozen=True)
 class Check:
-    """`norm` or `columns` say which numbers it touches; neither: all of the model's."""
+    """`columns`, `probes` or `norm` say which numbers it touches; none of them: all of the model's."""
 
     name: str
     ok: bool
     found: str
     norm: str | None = None
     columns: tuple[str, ...] | None = None
+    probes: tuple[str, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Check:
-        columns = entry.get("columns")
-        return cls(**{**entry, "columns": None if columns is None else tuple(columns)})
+        lists = {key: entry.get(key) for key in ("columns", "probes")}
+        return cls(**{**entry, **{key: value and tuple(value) for key, value in lists.items()}})
 
-    def touches(self, column: str, norms: set[str]) -> bool:
+    def touches(self, column: Column) -> bool:
         if self.columns is not None:
-            return column in self.columns
-        return self.norm is None or self.norm in norms
+            return column.name in self.columns
+        if self.probes is not None:
+            return not set(self.probes).isdisjoint(column.formula.probes)
+        return self.norm is None or self.norm in column.norms
 
 
 def record_checks(
-    columns: Mapping[str, Record],
-    flags: Mapping[str, np.ndarray],
+    columns: Sequence[Column],
+    records: Mapping[str, Record],
     undefended: bool,
     selection: str | None,
     labels: np.ndarray | None,
 ) -> list[Check]:
-    """`columns`: the records behind those columns that are one attack; `flags`: AA as well."""
-    checks = [*_gradient_calls(columns), *_weaker(columns), *_autoattack(columns, flags)]
-    if "NAT" in columns and labels is not None:
-        checks.append(_better_than_guessing(columns["NAT"], labels))
-    if undefended and "PGD20" in columns:
-        left = float(columns["PGD20"].correct.mean())
-        found = f"{100 * left:.1f} % left under PGD20"
+    """Checks of a model's records. `columns`: all that are one attack, or none (Columns.attacks)."""
+    there = [column for column in columns if all(p in records for p in column.formula.probes)]
+    single = {column: records[column.probes[0].id] for column in there if len(column.probes) == 1}
+    checks = [*_gradient_calls(single), *_weaker(single), *_autoattack(there, records)]
+    natural = [record for column, record in single.items() if column.attack == "none"]
+    if natural and labels is not None:
+        checks.append(_better_than_guessing(natural[0], labels))
+    usual = [column for column in single if column.promised == _USUAL_STEPS]
+    if undefended and usual:
+        left = float(single[usual[0]].correct.mean())
+        found = f"{100 * left:.1f} % left under {usual[0].name}"
         checks.append(Check("the undefended model falls", left <= _UNDEFENDED, found))
-    if selection is not None:  # nobody told us how somebody else's model was selected
+    if selection is not None:  # unknown for other people's models
         found = f"selection: {selection}"
         ok = selection != "paper-test"
         # It touches no column: such numbers carry a mark of their own.
         checks.append(Check("checkpoint not selected on test data", ok, found, columns=()))
-    warned = {warning for record in columns.values() for warning in record.warnings}
+    warned = {column: record.warnings for column, record in single.items() if record.warnings}
     if warned:
-        touched = tuple(name for name, record in columns.items() if record.warnings)
-        checks.append(
-            Check("AutoAttack had no warnings", False, "; ".join(sorted(warned)), columns=touched)
-        )
+        texts = sorted({text for some in warned.values() for text in some})
+        touched = tuple(column.probes[0].id for column in warned)
+        checks.append(Check("AutoAttack had no warnings", False, "; ".join(texts), probes=touched))
     return checks
 
 
-def _gradient_calls(columns: Mapping[str, Record]) -> list[Check]:
+def _gradient_calls(single: Mapping[Column, Record]) -> list[Check]:
     """PGD100 must have made 100 of them. The records count what really happened."""
-    checks = []
-    for name, record in columns.items():
-        promised = re.match(r"PGD(\d+)", name)
-        if promised and record.correct.any() | (record.backward > 0):
-            found = f"{record.backward} gradient calls"
-            ok = record.backward == int(promised[1])
-            checks.append(Check(f"{name} takes {promised[1]} steps", ok, found, columns=(name,)))
-    return checks
-
-
-def _weaker(columns: Mapping[str, Record]) -> list[Check]:
-    checks = []
-    for weak, strong in (("PGD20", "PGD100"), ("PGD100", "APGD_ce")):
-        if weak in columns and strong in columns:
-            one, other = columns[weak].correct, columns[strong].correct
-            p = mcnemar(one, other)
-            ok = other.mean() <= one.mean() or p >= _NOISE
-            found = f"{100 * one.mean():.2f} and {100 * other.mean():.2f} %, p = {p:.3g}"
-            checks.append(
-                Check(f"{strong} no weaker than {weak}", ok, found, columns=(weak, strong))
-            )
-    return checks
-
-
-def _autoattack(columns: Mapping[str, Record], flags: Mapping[str, np.ndarray]) -> list[Check]:
-    checks = []
-    components = [name for name in ("APGD_ce", "APGD_t", "FAB_t", "Square") if name in flags]
-    if "AA" in flags and "AA" not in columns and components:  # a cascade draws other numbers
-        above = [name for name in components if (flags["AA"] & ~flags[name]).any()]
-        found = f"above {', '.join(above)}" if above else "nowhere above a component"
-        checks.append(
-            Check("AA at most each component, per image", not above, found, columns=("AA",))
+    return [
+        Check(
+            f"{column.name} takes {column.promised} steps",
+            record.backward == column.promised,
+            f"{record.backward} gradient calls",
+            columns=(column.name,),
         )
-    if len(components) == 4:
-        gradient = flags["APGD_ce"] & flags["APGD_t"] & flags["FAB_t"]
-        checks.append(_masking(gradient & ~flags["Square"]))
-    for name, pgd in PGD_OF.items():
-        if name in columns:  # a record of all four is a cascade: Square had what the others left
-            checks.append(_masking(columns[name].broken_by == _SQUARE))
-        if name in flags and pgd in flags:
-            gap = 100 * float(flags[pgd].mean() - flags[name].mean())
-            found = f"{pgd} minus {name} is {gap:.1f} points"
+        for column, record in single.items()
+        if column.promised and (record.correct.any() or record.backward > 0)
+    ]
+
+
+def _weaker(single: Mapping[Column, Record]) -> list[Check]:
+    """Of one ball: PGD of more steps against PGD of fewer, APGD against the longest PGD."""
+    checks = []
+    for ball in dict.fromkeys(column.balls for column in single if column.promised):
+        rising = [column for column in single if column.promised and column.balls == ball]
+        rising.sort(key=lambda column: column.promised or 0)
+        rising += [c for c in single if c.attack == "apgd-ce" and c.balls == ball]
+        for weak, strong in pairwise(rising):
+            one, other = single[weak].correct, single[strong].correct
+            p = mcnemar(one, other)
+            ok = bool(other.mean() <= one.mean() or p >= _NOISE)
+            found = f"{100 * one.mean():.2f} and {100 * other.mean():.2f} %, p = {p:.3g}"
+            touched = (weak.probes[0].id, strong.probes[0].id)
             checks.append(
-                Check("PGD close to AutoAttack", gap <= _LARGEST_GAP, found, columns=(pgd,))
+                Check(f"{strong.name} no weaker than {weak.name}", ok, found, probes=touched)
             )
+    return checks
+
+
+def _autoattack(columns: Sequence[Column], records: Mapping[str, Record]) -> list[Check]:
+    checks = []
+    parts = {(c.attack, c.balls): records[c.probes[0].id] for c in columns if c.attack in STANDARD}
+    for ball in dict.fromkeys(balls for _, balls in parts):
+        if all((name, ball) in parts for name in STANDARD):
+            *gradient, square = (parts[name, ball].correct for name in STANDARD)
+            checks.append(_masking(np.logical_and.reduce(gradient) & ~square))
+    for column in columns:
+        if column.attack != "aa":
+            continue
+        own = [records[probe.id] for probe in column.probes]
+        if len(own) == 1:  # a cascade: Square had what the others left
+            checks.append(_masking(own[0].broken_by == _SQUARE))
+        left = np.logical_and.reduce([record.correct for record in own])
+        usual = [c for c in columns if c.promised == _USUAL_STEPS and c.balls == column.balls]
+        for pgd in usual[:1]:
+            (probe,) = pgd.probes
+            gap = 100 * float(records[probe.id].correct.mean() - left.mean())
+            found = f"{pgd.name} minus {column.name} is {gap:.1f} points"
+            ok = gap <= _LARGEST_GAP
+            checks.append(Check("PGD close to AutoAttack", ok, found, probes=(probe.id,)))
     return checks
 
 

@@ -1,13 +1,15 @@
-"""What a plan says of a table or figure: its rows and columns, and the run behind every number."""
+"""Tables and figures as the plan knows them: rows and columns, and the run behind every number."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
+from harness.core.config import merged
 from harness.core.errors import unknown
-from harness.grid.columns import Formula
+from harness.grid.columns import Column, Formula
 
 VARIANT = "~"  # base~label~label: a method with the fields that an axis changes
 
@@ -24,15 +26,22 @@ class Row:
 
 @dataclass(frozen=True)
 class Cell(Row):
-    """One number: a row's column, and how it is computed from records."""
+    """One number: a row, and what its column means there."""
 
-    column: str
-    formula: Formula
+    meaning: Column
+
+    @property
+    def column(self) -> str:
+        return self.meaning.name
+
+    @property
+    def formula(self) -> Formula:
+        return self.meaning.formula
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The methods that stand side by side, and the axes that tell them apart."""
+    """The methods that stand side by side, and the axes that distinguish them."""
 
     axes: tuple[str, ...]
     methods: tuple[str, ...]
@@ -40,6 +49,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Artefact:
+    """A table or a figure."""
+
     name: str
     kind: str
     title: str
@@ -50,8 +61,9 @@ class Artefact:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     cells: tuple[Cell, ...]
+    attacks: Mapping[str, tuple[Column, ...]]  # data set -> all columns that check its records
     panels: tuple[Panel, ...]  # one for each variation
-    show: Mapping[str, Any]  # what a figure's kind must be told
+    show: Mapping[str, Any]  # settings of a figure's kind
     published_rows: Mapping[str, str]  # our row -> the printed row beside it, where names differ
 
     @property
@@ -68,7 +80,7 @@ class Artefact:
 
 
 def only(entry: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:
-    """An artefact's entry with those of its methods that a scale has; a variation stays whole."""
+    """An artefact's entry with the methods that a scale has. Variations are kept."""
 
     def kept(methods: Any) -> Any:
         return [name for name in methods if name in rows] if isinstance(methods, list) else methods
@@ -85,3 +97,74 @@ def seed_count(entry: Mapping[str, Any], dataset: str) -> int:
     for name in wanted.keys() - set(entry["datasets"]):
         raise unknown("data set", name, entry["datasets"], f"the seeds of {entry['title']!r}")
     return wanted.get(dataset, 1)
+
+
+def variants(grid: Mapping[str, Any], variation: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of an ablation, `{of: method, over: [axis, ...]}`, by their slugs."""
+    base, axes = variation["of"], variation["over"]
+    for axis in axes:
+        if axis not in grid["axes"]:
+            raise unknown("axis", axis, grid["axes"], "config/grid.yaml's axes")
+    if base not in grid["methods"]:
+        raise unknown("method", base, grid["methods"], "config/grid.yaml's methods")
+    entries = {}
+    for values in product(*(grid["axes"][axis].items() for axis in axes)):
+        entry = grid["methods"][base]
+        for _, fields in values:
+            entry = merged(entry, fields)
+        entries[VARIANT.join([base, *(str(label) for label, _ in values)])] = entry
+    return entries
+
+
+ROBUSTBENCH = {"linf": "Linf", "l2": "L2"}  # norm -> RobustBench's name
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model under one threat, for RobustBench: its AutoAttack cell and its natural cell."""
+
+    artefact: Artefact
+    robust: Cell
+    natural: Cell
+
+    @property
+    def run(self) -> str:
+        return self.robust.runs[0]  # a model is one training: the first seed
+
+    @property
+    def eps(self) -> str:
+        """In grey levels where that is exact (36/255, not 12/85), else as a decimal (0.3)."""
+        eps = self.robust.meaning.balls[0].eps
+        levels = 255 * eps
+        return f"{levels}/255" if levels.denominator == 1 else f"{float(eps):g}"
+
+
+def entries(artefacts: Mapping[str, Artefact]) -> dict[str, list[Entry]]:
+    """File name of a RobustBench entry -> the tables that have this model under this threat.
+
+    Presets that come to the same training (`at`, and `at@last` where the last epoch is deployed anyway)
+    are one model and go by the name of the first. A row that another table trains in another way
+    (CIFAR-100: 200 or 120 epochs) is another model, and its name says in which table.
+    """
+    found: dict[tuple[str, ...], tuple[str, list[Entry]]] = {}
+    first: dict[tuple[str, ...], str] = {}  # row -> its run in the first table that has it
+    for artefact in artefacts.values():
+        if artefact.kind != "table":
+            continue
+        by_row = {
+            (cell.dataset, cell.network, cell.method): cell
+            for cell in artefact.cells
+            if cell.meaning.attack == "none"
+        }
+        for cell in artefact.cells:
+            row = (cell.dataset, cell.network, cell.method)
+            if cell.meaning.attack != "aa" or row not in by_row:
+                continue
+            norm = ROBUSTBENCH[cell.meaning.balls[0].norm]
+            name = "_".join([*row, norm]).replace("@", "-")
+            entry = Entry(artefact, cell, by_row[row])
+            model = (*row[:2], cell.method.partition("@")[0], entry.run, norm)
+            if first.setdefault(row, entry.run) != entry.run:
+                name = f"{name}-{artefact.name}"
+            found.setdefault(model, (name, []))[1].append(entry)
+    return dict(found.values())

@@ -48,6 +48,28 @@ class Formula:
         return [probe for part in self.parts for probe in part.probes]
 
 
+@dataclass(frozen=True)
+class Column:
+    """What a column means on one data set, resolved once by the plan."""
+
+    name: str
+    formula: Formula
+    probes: tuple[Probe, ...] = ()  # the records that the formula reduces
+    attack: str | None = None  # its kind; None for a reduction of columns, or what is measured
+    balls: tuple[Ball, ...] = ()  # that its attacks live in
+    promised: int | None = None  # the steps that the name of a PGD column says
+    lower_is_better: bool = False
+
+    @property
+    def norms(self) -> set[str]:
+        return {ball.norm for ball in self.balls}
+
+    @property
+    def radius(self) -> float:
+        """0 without an attack."""
+        return self.balls[0].radius if self.balls else 0.0
+
+
 class Columns:
     """The grid's columns at one scale; data sets go by the name of what is really measured."""
 
@@ -68,10 +90,6 @@ class Columns:
         entry = dict(self.grid["columns"][name])
         own = {key: entry.pop(key, {}) for key in PROTOCOLS}[protocol]
         return merged(entry, own)
-
-    def lower_is_better(self, column: str) -> bool:
-        entry = self.column(column)
-        return bool(entry.get("flips") or entry.get("measured"))
 
     def affords(self, column: str, dataset: str, protocol: str) -> bool:
         """Does the data set have the threat that a column needs?"""
@@ -117,25 +135,49 @@ class Columns:
         entry = self.column(name)
         return entry.get("mean", entry.get("all", [name]))
 
-    def formula(
-        self, column: str, dataset: str, protocol: str, autoattack: str | None = None
-    ) -> tuple[Formula, list[Probe]]:
-        """How a column is computed from records, and the records."""
-        entry = self.column(column, protocol)
+    def resolved(
+        self, name: str, dataset: str, protocol: str, autoattack: str | None = None
+    ) -> Column:
+        """A column on a data set. `autoattack` says how AutoAttack is measured (`autoattack` above)."""
+        entry = self.column(name, protocol)
         for op in ("all", "mean"):
             if op in entry:
-                parts = [self.formula(one, dataset, protocol, autoattack) for one in entry[op]]
-                probes = [probe for _, own in parts for probe in own]
-                return Formula(op, tuple(formula for formula, _ in parts)), probes
+                parts = [self.resolved(one, dataset, protocol, autoattack) for one in entry[op]]
+                return Column(
+                    name,
+                    Formula(op, tuple(part.formula for part in parts)),
+                    tuple(probe for part in parts for probe in part.probes),
+                    balls=tuple(dict.fromkeys(ball for part in parts for ball in part.balls)),
+                )
         if "measured" in entry:
-            return Formula("measured", (entry["measured"],)), []
+            return Column(name, Formula("measured", (entry["measured"],)), lower_is_better=True)
         if "corrupted" in entry:
-            return self._corrupted(entry, dataset)
-        probe = self.probe(column, dataset, protocol)
+            formula, probes = self._corrupted(entry, dataset)
+            return Column(name, formula, tuple(probes), lower_is_better=bool(entry.get("flips")))
+        probe = self.probe(name, dataset, protocol)
+        probes, formula = [probe], Formula("probe", (probe.id,))
         if isinstance(probe.attack, Cascade) and autoattack == COMPONENTWISE:
             probes = [replace(probe, attack=component) for component in probe.attack.components]
-            return Formula("all", tuple(Formula("probe", (one.id,)) for one in probes)), probes
-        return Formula("probe", (probe.id,)), [probe]
+            formula = Formula("all", tuple(Formula("probe", (one.id,)) for one in probes))
+        stages = probe.attack.stages if probe.attack else ()
+        kind = entry["attack"]
+        return Column(
+            name,
+            formula,
+            tuple(probes),
+            kind,
+            tuple(dict.fromkeys(ball for stage in stages for ball in stage.balls)),
+            self.column(name)["steps"] if kind == "pgd" else None,
+        )
+
+    def attacks(self, dataset: str, protocol: str, autoattack: str | None) -> tuple[Column, ...]:
+        """Every column that is one attack, or none; of those that mean the same the first."""
+        found: dict[Formula, Column] = {}
+        for name in self.grid["columns"]:
+            if "attack" in self.column(name) and self.affords(name, dataset, protocol):
+                column = self.resolved(name, dataset, protocol, autoattack)
+                found.setdefault(column.formula, column)
+        return tuple(found.values())
 
     def _corrupted(self, entry: Mapping[str, Any], dataset: str) -> tuple[Formula, list[Probe]]:
         """A mean over corrupted versions of the test images, or over sequences of them."""

@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, cached_property, reduce
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from harness.core.config import merged, read_grid, read_scale
 from harness.core.errors import unknown
-from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count
-from harness.grid.build import DEFAULT_PRESET, Builder, fraction, registry
-from harness.grid.columns import PROTOCOLS, Columns, Formula
+from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count, variants
+from harness.grid.columns import PROTOCOLS, Column, Formula
 from harness.grid.probes import EvalRun, Probe
-from harness.grid.variants import variants
-from harness.training.contracts import Method
-from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
-
-# What an artefact's entry may change in the training of its methods.
-_OF_ARTEFACT = ("watch", "recipe", "threats")
+from harness.grid.trainings import Trainings
+from harness.training.runs import TrainRun
 
 
-class Plan:
-    """A grid resolved at one scale. Building it is cheap and imports no torch."""
+class Plan(Trainings):
+    """A grid resolved at one scale: trainings, evaluations, artefacts. Imports no torch."""
 
     def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any], name: str) -> None:
-        self.grid, self.scale, self.name = grid, scale, name
-        self.runs: dict[str, TrainRun] = {}
-        self._trained: dict[tuple, TrainRun] = {}  # by the names that ask for it
+        super().__init__(grid, scale)
+        self.name = name
         self._probes: dict[str, dict[str, Probe]] = {}  # run -> its probes
-        self._formulas: dict[Any, tuple[Formula, list[Probe]]] = {}
-        self._entries = dict(grid["methods"])  # and the variants of them that artefacts ask for
-        self.columns = Columns(grid, scale)
-        self._presets = merged(grid["presets"], scale.get("presets", {}))
-        self._methods = registry(grid["registry"])
+        self._resolved: dict[Any, Column] = {}
         entries = merged(grid["artefacts"], scale.get("artefacts", {}))
         # A scale may change an artefact that another grid does not have.
         entries = {key: entry for key, entry in entries.items() if "kind" in entry}
@@ -98,100 +87,7 @@ class Plan:
             return ", ".join(slug.split(VARIANT)[1:])
         slug, _, preset = slug.partition("@")
         label = self.grid["labels"].get(slug, slug)
-        return f"{label}, {self._presets[preset]['label']}" if preset else label
-
-    def dataset(self, name: str) -> str:
-        return self._named("datasets", name)
-
-    def network(self, name: str) -> str:
-        return self._named("networks", name)
-
-    def _named(self, section: str, name: str) -> str:
-        """The scale's stand-in for a name of the papers."""
-        known = self.grid[section]
-        for candidate in (name, self.scale[section].get(name, name)):
-            if candidate not in known:
-                raise unknown(
-                    section.rstrip("s"), candidate, known, f"config/grid.yaml's {section}"
-                )
-        return candidate
-
-    def _builder(self, dataset: str, network: str, instead: Mapping[str, str]) -> Builder:
-        threats = self.grid["datasets"][dataset]["threats"]
-        for name in [*instead, *instead.values()]:
-            if name not in threats:
-                raise unknown("threat", name, threats, f"data set {dataset}")
-        return Builder(
-            methods=self._methods,
-            entries=self._entries,
-            threats={**threats, **{name: threats[other] for name, other in instead.items()}},
-            optims=self.grid["networks"][network],
-            presets=self._presets,
-            overlay=self.scale["methods"],
-        )
-
-    def train_run(
-        self,
-        slug: str,
-        dataset: str,
-        network: str,
-        seed: int,
-        artefact: Mapping[str, Any] | None = None,
-    ) -> TrainRun:
-        """The run that trains a grid's method; its parents are planned along with it.
-
-        `artefact` is the entry that asks for it. Two tables may train one method in two ways: then it
-        is two runs.
-        """
-        dataset, network = self.dataset(dataset), self.network(network)
-        own = {key: artefact[key] for key in _OF_ARTEFACT if artefact and key in artefact}
-        key = (slug, dataset, network, seed, json.dumps(own, sort_keys=True))
-        if key not in self._trained:
-            self._trained[key] = self._train_run(slug, dataset, network, seed, own)
-        return self._trained[key]
-
-    def _watch(self, dataset: str, entry: Mapping[str, Any]) -> Watch:
-        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
-        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
-
-    def _train_run(
-        self, slug: str, dataset: str, network: str, seed: int, artefact: Mapping[str, Any]
-    ) -> TrainRun:
-        builder = self._builder(dataset, network, artefact.get("threats", {}))
-        method = builder.method(slug)
-        entry = builder.entry(slug)
-        preset = self._presets[entry.get("preset", DEFAULT_PRESET)]
-        own = preset.get("recipes", {}).get(entry["method"], {})
-        of_set = self.grid["datasets"][dataset].get("recipe", {})
-        of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
-        recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
-        augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
-        watch = artefact.get("watch")
-        inherited = {key: value for key, value in artefact.items() if key != "watch"}
-        parents = [
-            self.train_run(parent, dataset, network, seed, inherited).id
-            for parent in builder.parents(slug)
-        ]
-        run = TrainRun(
-            dataset=dataset,
-            network=network,
-            method=method,
-            recipe=Recipe(augment=Augment(**augment), **recipe),
-            selection=self._selection(preset, dataset, method),
-            seed=seed,
-            parents=tuple(parents),
-            watch=self._watch(dataset, watch) if watch else None,
-        )
-        return self.runs.setdefault(run.id, run)
-
-    def _selection(self, preset: Mapping[str, Any], dataset: str, method: Method) -> Selection:
-        """An epoch is judged in the norms that its method trains against: threats go by their names."""
-        entry = merged(self.scale["selection"], preset.get("selection", {}))
-        if entry["use"] == "last":
-            return Selection(**entry)
-        attacks = [self.columns.pgd(dataset, norm, 20) for norm in trained_norms(method)]
-        attack = attacks[0] if len(attacks) == 1 else tuple(attacks) or None
-        return Selection(attack=attack, **entry)
+        return f"{label}, {self.presets[preset]['label']}" if preset else label
 
     def _rows(self, entry: Mapping[str, Any]) -> list[Row]:
         return [
@@ -214,7 +110,7 @@ class Plan:
         plain, panels = tuple(entry.get("methods", ())), []
         for variation in entry.get("vary", ()):
             found = variants(self.grid, variation)
-            self._entries.update(found)
+            self.entries.update(found)
             panels.append(Panel(tuple(variation["over"]), tuple(found)))
         first, *others = panels or [Panel((), ())]
         return [replace(first, methods=plain + first.methods), *others]
@@ -222,20 +118,15 @@ class Plan:
     def _artefact(self, name: str, entry: Mapping[str, Any], rows: list[Row]) -> Artefact:
         protocol, columns = entry.get("protocol", PROTOCOLS[0]), tuple(entry.get("columns", ()))
         autoattack = entry.get("autoattack") or self.columns.autoattack(columns, protocol)
+        heat = entry["kind"] == "heatmaps"
         cells = []
-        for row in rows:
-            for column in columns:
-                formula, probes = self._formula(
-                    column,
-                    self.dataset(row.dataset),
-                    protocol,
-                    autoattack,
-                    entry["kind"] == "heatmaps",
-                )
-                for run in row.runs:
-                    own = self._probes.setdefault(run, {})
-                    own.update({probe.id: probe for probe in probes})
-                cells.append(Cell(row.method, row.dataset, row.network, row.runs, column, formula))
+        for row, column in product(rows, columns):
+            meaning = self._column(column, self.dataset(row.dataset), protocol, autoattack, heat)
+            for run in row.runs:
+                own = self._probes.setdefault(run, {})
+                own.update({probe.id: probe for probe in meaning.probes})
+            cells.append(Cell(row.method, row.dataset, row.network, row.runs, meaning))
+        datasets = {self.dataset(row.dataset) for row in rows} if columns else ()
         return Artefact(
             name,
             entry["kind"],
@@ -247,25 +138,23 @@ class Plan:
             columns,
             tuple(rows),
             tuple(cells),
+            {each: self.columns.attacks(each, protocol, autoattack) for each in sorted(datasets)},
             tuple(self._panels(entry)),
             entry.get("show", {}),
             entry.get("published_rows", {}),
         )
 
-    def _formula(
-        self, column: str, dataset: str, protocol: str, autoattack: str | None, heat: bool
-    ) -> tuple[Formula, list[Probe]]:
-        key = (column, dataset, protocol, autoattack, heat)
-        if key not in self._formulas:
-            formula, probes = self.columns.formula(column, dataset, protocol, autoattack)
-            if heat:  # the same probe, and where the network looks
-                probes = [replace(probe, heat=True) for probe in probes]
-                formula = Formula("probe", (probes[0].id,))
-            self._formulas[key] = formula, probes
-        return self._formulas[key]
-
-
-planned = cache(Plan.read)  # for commands: a zygote plans once for all its jobs
+    def _column(
+        self, name: str, dataset: str, protocol: str, autoattack: str | None, heat: bool
+    ) -> Column:
+        key = (name, dataset, protocol, autoattack, heat)
+        if key not in self._resolved:
+            column = self.columns.resolved(name, dataset, protocol, autoattack)
+            if heat:  # the same probe, with Grad-CAM maps
+                (probe,) = (replace(probe, heat=True) for probe in column.probes)
+                column = replace(column, formula=Formula("probe", (probe.id,)), probes=(probe,))
+            self._resolved[key] = column
+        return self._resolved[key]
 
 
 def reported(parser: argparse.ArgumentParser) -> tuple[Plan, argparse.Namespace]:

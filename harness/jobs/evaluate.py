@@ -11,22 +11,27 @@ from harness.core.errors import expected
 from harness.data.sets import SETS
 from harness.data.sources import at_hand
 from harness.evaluation.evaluate import evaluate, evaluate_part
-from harness.evaluation.parts import Part
-from harness.grid.plan import planned
+from harness.evaluation.records import Part
+from harness.grid.plan import Plan
+from harness.jobs.spec import evaluation_spec, read_spec
 from harness.machine.device import DEVICES, pick_device, placed, set_up
 from harness.models.store import load_model
-from harness.training.runs import TrainRun
 
 
-def refuse_other_images(run: TrainRun, about: dict[str, Any]) -> None:
+def refuse_other_images(run: str, about: dict[str, Any]) -> None:
     """Weights that were learnt from other images than the set has now say nothing about it."""
-    known, now = about.get("trained_on"), at_hand(SETS[run.dataset], "train")
+    dataset = about["run"]["dataset"]
+    known, now = about.get("trained_on"), at_hand(SETS[dataset], "train")
     if known and now is not None and known["sha256"] != now.sha256:
         raise expected(
-            f"the images that {run.id} was trained on in {run.dataset}'s training split",
+            f"the images that {run} was trained on in {dataset}'s training split",
             "others in their place",
             "put the old ones back, or delete the folder of the model to train it again",
         )
+
+
+def _planned(options: argparse.Namespace) -> str:
+    return evaluation_spec(Plan.read(options.scale or "smoke", options.grid), options.run)
 
 
 def main() -> None:
@@ -35,6 +40,7 @@ def main() -> None:
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--run", help="a run's id; `python -m harness plan --runs` lists them")
+    what.add_argument("--spec", help="the evaluation itself, as the workflow gives it to a job")
     what.add_argument("--model", help="path.py:function, returning a network for images in [0,1]")
     parser.add_argument("--weights", type=Path, help="with --model: a safetensors file for it")
     parser.add_argument("--data", help="with --model: the data set, such as cifar10")
@@ -56,16 +62,11 @@ def main() -> None:
 
         evaluate_external(options, device)
         return
-    plan = planned(options.scale or "smoke", options.grid)
-    run = plan.run(options.run)
-    if run.id not in plan.evaluations:
-        raise expected(
-            "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
-        )
-    model = placed(load_model(options.results, run.id), device)
-    about = description(options.results, run.id)
-    refuse_other_images(run, about)
-    wanted, weights = plan.evaluations[run.id], about["sha256"]
+    wanted = read_spec(options.spec or _planned(options))
+    model = placed(load_model(options.results, wanted.run), device)
+    about = description(options.results, wanted.run)
+    refuse_other_images(wanted.run, about)
+    weights = about["sha256"]
     if options.part:
         evaluate_part(wanted, model, weights, options.results, device, options.part)
         return

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from harness.core import paths
 from harness.core.files import only_one
-from harness.grid.plan import planned
+from harness.grid.plan import Plan
+from harness.jobs.spec import read_spec
 from harness.machine import distributed
 from harness.machine.device import DEVICES, set_up
 from harness.training.train import rehearse, train
@@ -17,12 +18,13 @@ from harness.training.train import rehearse, train
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train one run of the grid.")
     parser.add_argument("--scale", default="smoke")
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
         "--run",
         "--id",  # torchrun, before Python 3.12, takes --run for a beginning of its own --run-path
-        required=True,
         help="its id; `python -m harness plan --runs` lists them",
     )
+    what.add_argument("--spec", help="the run itself, as the workflow gives it to a job")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--threads", type=int, default=1)
@@ -31,7 +33,8 @@ def main() -> None:
         "--rehearse", type=int, metavar="N", help="N steps only; nothing is written"
     )
     options = parser.parse_args()
-    run = planned(options.scale, options.grid).run(options.run)
+    spec = options.spec
+    run = read_spec(spec) if spec else Plan.read(options.scale, options.grid).run(options.run)
     set_up(options.threads)
     if run.recipe.data_parallel and not distributed.launched():
         distributed.launch(run.recipe.data_parallel)

@@ -29,7 +29,6 @@ from typing import NoReturn
 
 from harness.core.commands import run
 from harness.core.errors import run_command
-from harness.grid.plan import planned
 from harness.jobs.start import ADDRESS, STARTED, STOP, control_group
 
 # The last ones are what torch's optimizers and AutoAttack import on first use.
@@ -39,8 +38,8 @@ _LOCKS = 64  # at most, that a client may hand over: harness/machine/gpus.py
 _launched: list[subprocess.Popen] = []  # their pipes stay open as long as this process lives
 
 
-def launch(scale: str, grid: str) -> None:
-    """Make a zygote for the jobs that this process starts, most of them of that scale."""
+def launch() -> None:
+    """Make a zygote for the jobs that this process starts."""
     if sys.platform != "linux":
         return
     address = Path(tempfile.mkdtemp(prefix="generalist-")) / "zygote"  # a folder of the user's own
@@ -49,7 +48,7 @@ def launch(scale: str, grid: str) -> None:
         listener.listen(1024)
         _launched.append(
             subprocess.Popen(
-                [sys.executable, "-m", "harness", "zygote", str(listener.fileno()), scale, grid],
+                [sys.executable, "-m", "harness", "zygote", str(listener.fileno())],
                 stdin=subprocess.PIPE,
                 pass_fds=[listener.fileno()],
                 start_new_session=True,  # Ctrl-C is for the jobs
@@ -59,7 +58,7 @@ def launch(scale: str, grid: str) -> None:
     os.environ[ADDRESS] = str(address)
 
 
-def serve(listener: socket.socket, scale: str, grid: str) -> None:
+def serve(listener: socket.socket) -> None:
     imported = False
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the jobs: their clients do
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the jobs
@@ -67,7 +66,6 @@ def serve(listener: socket.socket, scale: str, grid: str) -> None:
         if not imported:
             for name in IMPORTS:
                 importlib.import_module(name)
-            planned(scale, Path(grid))
             if len(os.listdir("/proc/self/task")) > 1:
                 return  # no job has been started: there are none to end
             gc.freeze()  # so that the forks' pages stay shared
@@ -134,7 +132,7 @@ def end_with(line: socket.socket) -> None:
 def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as own:
         try:
-            serve(own, *sys.argv[2:])
+            serve(own)
             end_jobs()
         finally:
             shutil.rmtree(Path(own.getsockname()).parent, ignore_errors=True)

@@ -96,9 +96,10 @@ def runs(plan: Plan, claims: list[Claim]) -> list[str]:
     return list(dict.fromkeys(run for some in found.values() for cell in some for run in cell.runs))
 
 
-def verdicts(plan: Plan, claims: list[Claim], results: Path) -> pd.DataFrame:
+def verdicts(plan: Plan, claims: list[Claim], results: Path, reports: Path) -> pd.DataFrame:
     printed = Printed(plan)
-    measured = Measured(plan, results, [number for claim in claims for number in claim.numbers])
+    numbers = [number for claim in claims for number in claim.numbers]
+    measured = Measured(plan, results, reports, numbers)
     rows = []
     for claim in claims:
         theirs, ours = judge(claim.tree, printed), judge(claim.tree, measured)
@@ -168,7 +169,7 @@ def _counted(verdicts: Iterable[str]) -> str:
 
 
 def write_claims(plan: Plan, results: Path, reports: Path, claims: Path | None = None) -> Path:
-    table = verdicts(plan, read(plan, claims), results)
+    table = verdicts(plan, read(plan, claims), results, reports)
     stem = reports / plan.name / "claims"
     write_whole(stem.with_suffix(".md"), markdown(table, plan.scale["notice"]))
     write_whole(stem.with_suffix(".csv"), table.to_csv(index=False))

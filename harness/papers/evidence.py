@@ -14,8 +14,8 @@ import pandas as pd
 
 from harness.core.config import merged
 from harness.core.statistics import Difference
-from harness.evaluation.cells import KEYS, printed
 from harness.grid.plan import Plan
+from harness.papers.printed import KEYS, printed
 from harness.papers.published import PUBLISHED
 from harness.papers.verdicts import Comparison, Number, Outcome
 

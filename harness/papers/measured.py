@@ -11,10 +11,10 @@ import numpy as np
 from harness.core import paths
 from harness.core.descriptions import description
 from harness.core.statistics import Difference, paired
-from harness.evaluation.cells import norms, trust_checks, value
+from harness.evaluation.numbers import checks_path, read_checks, value
 from harness.evaluation.records import read_records
 from harness.grid.artefacts import Cell
-from harness.grid.columns import Formula
+from harness.grid.columns import Column, Formula
 from harness.grid.plan import Plan
 from harness.papers.evidence import MissingError, described, lacking, named, subject
 from harness.papers.groups import among, apart, deviation
@@ -41,7 +41,7 @@ def cells(plan: Plan, numbers: Iterable[Number]) -> dict[Number, list[Cell]]:
         found[number] = [table[*row, name] for name in number.columns if (*row, name) in table]
         if number.columns == (BEST_EPOCH,):
             found[number] = [
-                replace(cell, column=BEST_EPOCH, formula=Formula("measured", (BEST_EPOCH,)))
+                replace(cell, meaning=Column(BEST_EPOCH, Formula("measured", (BEST_EPOCH,))))
                 for key, cell in table.items()
                 if key[:3] == row
             ][:1]
@@ -51,9 +51,14 @@ def cells(plan: Plan, numbers: Iterable[Number]) -> dict[Number, list[Cell]]:
 class Measured:
     """Our records, image by image; each model's file is read once."""
 
-    def __init__(self, plan: Plan, results: Path, numbers: Iterable[Number]) -> None:
-        self.plan, self.results = plan, results
+    def __init__(self, plan: Plan, results: Path, reports: Path, numbers: Iterable[Number]) -> None:
+        self.plan, self.results, self.reports = plan, results, reports
         self._cells = cells(plan, numbers)
+        self._checks = {
+            name: read_checks(plan, name, reports)
+            for name in {number.artefact for number in self._cells} & plan.artefacts.keys()
+            if checks_path(reports, plan, name).exists()
+        }
         self._values: dict[tuple[str, Cell], np.ndarray] = {}  # (run, cell) -> image by image
         self._labels: dict[str, dict[str, np.ndarray]] = {}  # run -> data set -> classes
         self._failed: dict[Number, set[str]] = {}  # trust checks
@@ -154,6 +159,7 @@ class Measured:
         path = paths.records(self.results, self.plan.evaluations[run].id)
         if not path.exists():
             return
+        pairs = [pair for pair in pairs if pair[0].artefact in self._checks]
         read = read_records(path, run)
         self._labels[run] = read[1]["labels"]
         for number, cell in pairs:
@@ -166,12 +172,10 @@ class Measured:
                 self._values[run, cell] = value(cell.formula, read[0])
         pairs = [pair for pair in pairs if not self._is_measured(pair[0])]
         for name in dict.fromkeys(number.artefact for number, _ in pairs):
-            artefact = self.plan.artefacts[name]
-            checks = [c for c in trust_checks(self.plan, artefact, run, read) if not c.ok]
+            checks = [c for c in self._checks[name][run]["checks"] if not c.ok]
             for number, cell in pairs:
                 if number.artefact == name:
-                    touched = norms(self.plan, cell, artefact)
-                    failed = {c.name for c in checks if c.touches(cell.column, touched)}
+                    failed = {c.name for c in checks if c.touches(cell.meaning)}
                     self._failed.setdefault(number, set()).update(failed)
 
     def _selections(self, found: list[Cell]) -> set[str]:

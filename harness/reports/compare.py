@@ -20,8 +20,9 @@ from scipy.stats import kendalltau
 
 from harness.core.errors import expected, unknown
 from harness.core.statistics import paired
-from harness.evaluation.cells import cells, read_artefact, value
+from harness.evaluation.numbers import read_artefact, value
 from harness.grid.plan import Plan, reported
+from harness.reports.cells import cells
 
 
 def differences(
@@ -60,7 +61,8 @@ def differences(
 def agreement(plan: Plan, name: str, results: Path) -> pd.DataFrame:
     """A line per data set, network and column of which the papers print two rows or more."""
     artefact = plan.artefact(name)
-    table = cells(artefact, read_artefact(artefact, plan, results), plan).dropna(subset="published")
+    read = read_artefact(artefact, plan, results)
+    table = cells(artefact, read, {}, plan).dropna(subset="published")
     found = []
     for where, part in table.groupby(["dataset", "network", "column"], sort=False):
         if len(part) > 1:

@@ -24,10 +24,10 @@ from harness.core.files import sha256, write_whole
 from harness.core.provenance import provenance
 from harness.core.statistics import wilson
 from harness.data import load
-from harness.evaluation.cells import value
 from harness.evaluation.evaluate import evaluate, evaluate_part
-from harness.evaluation.records import Record, read_records
-from harness.evaluation.trust import PGD_OF, Check, record_checks
+from harness.evaluation.numbers import value
+from harness.evaluation.records import read_records
+from harness.evaluation.trust import Check, record_checks
 from harness.grid.columns import PROTOCOLS, Columns
 from harness.grid.plan import Plan
 from harness.grid.probes import EvalRun
@@ -47,8 +47,8 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
     model, name = build(options.model, options.weights)
     chosen = chosen_columns(columns, options.attacks, dataset)
     autoattack = columns.autoattack(chosen, PROTOCOLS[0])
-    formulas = {c: columns.formula(c, dataset, PROTOCOLS[0], autoattack) for c in chosen}
-    probes = {probe.id: probe for _, own in formulas.values() for probe in own}
+    shown = [columns.resolved(name, dataset, PROTOCOLS[0], autoattack) for name in chosen]
+    probes = {probe.id: probe for column in shown for probe in column.probes}
     evaluation = EvalRun(name, tuple(probes[key] for key in sorted(probes)))
     model = model.to(device).eval()
     if options.part:
@@ -58,16 +58,21 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
     evaluate(evaluation, model, name, options.results, device)
 
     records, about = read_records(paths.records(options.results, evaluation.id))
-    rows, plain = [], {}
-    for column, (formula, _) in formulas.items():
-        flags = value(formula, records)
+    rows = []
+    for column in shown:
+        flags = value(column.formula, records)
         low, high = wilson(float(flags.sum()), len(flags))
-        calls = max(records[probe].backward for probe in formula.probes)
-        rows.append((column, 100 * flags.mean(), 100 * low, 100 * high, len(flags), calls))
-        if formula.op == "probe":
-            plain[column] = records[formula.parts[0]]
+        calls = max(records[probe.id].backward for probe in column.probes)
+        rows.append((column.name, 100 * flags.mean(), 100 * low, 100 * high, len(flags), calls))
     table = pd.DataFrame(rows, columns=["column", "accuracy", "low", "high", "n", "gradient_calls"])
-    checks = all_checks(about, plain, formulas, records, dataset)
+    checks = [Check.from_json(entry) for entry in about["checks"]]
+    checks += record_checks(
+        columns.attacks(dataset, PROTOCOLS[0], autoattack),
+        records,
+        undefended=False,
+        selection=None,
+        labels=about["labels"].get(dataset),
+    )
     folder = options.results / "external" / name
     write_report(folder, options, table.round(2), checks)
     print(f"the report is at {folder / 'report.md'} and {folder / 'report.html'}")
@@ -126,15 +131,6 @@ def chosen_columns(columns: Columns, attacks: str, dataset: str) -> list[str]:
         if all(columns.affords(part, dataset, PROTOCOLS[0]) for part in parts):
             found.setdefault(str(entry), name)
     return list(found.values())
-
-
-def all_checks(about, plain: dict[str, Record], formulas, records, dataset: str) -> list[Check]:
-    flags = {name: record.correct for name, record in plain.items()}
-    for name in PGD_OF.keys() & formulas:
-        flags[name] = value(formulas[name][0], records)
-    checks = [Check.from_json(entry) for entry in about["checks"]]
-    labels = about["labels"].get(dataset)
-    return checks + record_checks(plain, flags, undefended=False, selection=None, labels=labels)
 
 
 def write_report(

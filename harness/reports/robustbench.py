@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +19,27 @@ import pandas as pd
 from harness.core import paths
 from harness.core.config import read_papers
 from harness.core.files import write_whole
-from harness.evaluation.cells import KEYS, Records, norms, published, trust_checks, value
-from harness.evaluation.records import read_records
-from harness.grid.entries import Entry, entries
+from harness.evaluation.numbers import read_checks, value
+from harness.evaluation.records import Record, read_records
+from harness.evaluation.trust import Check
+from harness.grid.artefacts import Entry, entries
 from harness.grid.plan import Plan, reported
+from harness.papers.printed import KEYS, published
 
 
 def model_info(
-    plan: Plan, entry: Entry, read: Records, reported: float | None, papers: Mapping[str, Any]
+    plan: Plan,
+    entry: Entry,
+    records: Mapping[str, Record],
+    checks: Sequence[Check],
+    reported: float | None,
+    papers: Mapping[str, Any],
 ) -> dict[str, Any]:
-    cell, (records, _) = entry.robust, read
+    cell = entry.robust
     natural = value(entry.natural.formula, records)
     robust = value(cell.formula, records)
-    checks = [c for c in trust_checks(plan, entry.artefact, entry.run, read) if not c.ok]
-    failed = [
-        check.name
-        for check in checks
-        if any(
-            check.touches(one.column, norms(plan, one, entry.artefact))
-            for one in (cell, entry.natural)
-        )
-    ]
+    shown = (cell.meaning, entry.natural.meaning)
+    failed = [c.name for c in checks if not c.ok and any(c.touches(column) for column in shown)]
     network = plan.network(cell.network)
     return {
         **_paper(plan, cell.method, papers),
@@ -96,13 +96,15 @@ def _reported(
 
 
 def write_entries(plan: Plan, results: Path, reports: Path) -> list[Path]:
-    papers, found, written = read_papers(), entries(plan), []
+    papers, found, written = read_papers(), entries(plan.artefacts), []
     artefacts = {e.artefact.name: e.artefact for some in found.values() for e in some}
     tables = {name: published(artefact, plan) for name, artefact in artefacts.items()}
     for name, candidates in found.items():
         entry, reported = _reported(candidates, tables)
-        read = read_records(paths.records(results, plan.evaluations[entry.run].id), entry.run)
-        info = model_info(plan, entry, read, reported, papers)
+        file = paths.records(results, plan.evaluations[entry.run].id)
+        records, _ = read_records(file, entry.run)
+        checks = read_checks(plan, entry.artefact.name, reports)[entry.run]["checks"]
+        info = model_info(plan, entry, records, checks, reported, papers)
         path = reports / plan.name / "robustbench" / f"{name}.json"
         write_whole(path, json.dumps(info, indent=2, ensure_ascii=False) + "\n")
         written.append(path)

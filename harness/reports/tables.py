@@ -12,10 +12,11 @@ from pathlib import Path
 import pandas as pd
 
 from harness.core.files import write_whole
-from harness.evaluation.cells import cells, deviation, read_artefact, unofficial
+from harness.evaluation.numbers import read_artefact, write_checks
 from harness.grid.artefacts import Artefact
 from harness.grid.columns import CASCADE, COMPONENTWISE, PROTOCOLS
 from harness.grid.plan import Plan, reported
+from harness.reports.cells import cells, deviation, unofficial
 
 # How AutoAttack is measured, in words; the same for all rows of a table.
 AUTOATTACK = {
@@ -54,23 +55,7 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
     def decorate(cell: pd.Series) -> str:
         return _number(cell, wrap, "†", "‡", " ± ")
 
-    lines = [f"# {artefact.title}", "", f"*{notice}*", ""]
-    if artefact.protocol != PROTOCOLS[0]:
-        calls = table.groupby("column", sort=False).gradient_calls.max()
-        made = ", ".join(f"{column}: {count}" for column, count in calls.items() if count)
-        lines += [f"Protocol `{artefact.protocol}`. Gradient calls really made: {made}.", ""]
-    if artefact.autoattack:
-        lines += [AUTOATTACK[artefact.autoattack], ""]
-    if budget:
-        lines += [f"AutoAttack's budget is shortened at this scale: {budget}.", ""]
-    seeds = f", {deviation(table)}" if deviation(table) else ""
-    each = " for each" if seeds else ""
-    lines += [
-        f"Accuracy in %, ours (published){seeds}; n = {table.n.max():.0f} test images{each}.",
-        "",
-    ]
-    widest = float(((table.high - table.low) / 2).max())
-    lines += [f"95 % intervals are in the CSV: at most ±{widest:.1f} points.", ""]
+    lines = [f"# {artefact.title}", "", f"*{notice}*", "", *_measured_how(table, artefact, budget)]
     for what, measured, wide in _wide(table, artefact, decorate):
         lines += [
             f"## {what}, measured with {measured.measured_with} on {measured.measured_on}",
@@ -80,6 +65,32 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
         lines.append("|---" + "|---:" * (len(wide.columns) - 1) + "|")
         lines += ["| " + " | ".join(row) + " |" for row in wide.itertuples(index=False, name=None)]
         lines.append("")
+    return "\n".join([*lines, *_footnotes(table)]) + "\n"
+
+
+def _measured_how(table: pd.DataFrame, artefact: Artefact, budget: str) -> list[str]:
+    """Above the numbers: protocol, AutoAttack's procedure and budget, images, seeds, intervals."""
+    lines = []
+    if artefact.protocol != PROTOCOLS[0]:
+        calls = table.groupby("column", sort=False).gradient_calls.max()
+        made = ", ".join(f"{column}: {count}" for column, count in calls.items() if count)
+        lines.append(f"Protocol `{artefact.protocol}`. Gradient calls really made: {made}.")
+    if artefact.autoattack:
+        lines.append(AUTOATTACK[artefact.autoattack])
+    if budget:
+        lines.append(f"AutoAttack's budget is shortened at this scale: {budget}.")
+    seeds = f", {deviation(table)}" if deviation(table) else ""
+    each = " for each" if seeds else ""
+    n = f"n = {table.n.max():.0f} test images{each}"
+    lines.append(f"Accuracy in %, ours (published){seeds}; {n}.")
+    widest = float(((table.high - table.low) / 2).max())
+    lines.append(f"95 % intervals are in the CSV: at most ±{widest:.1f} points.")
+    return [one for line in lines for one in (line, "")]
+
+
+def _footnotes(table: pd.DataFrame) -> list[str]:
+    """Below the numbers: images that are not official, the marks, failed checks."""
+    lines = []
     for name, part in table.groupby("measured_on", sort=False):
         for source in unofficial(part):
             lines += [f"Images of {name}: {source}.", ""]
@@ -93,7 +104,7 @@ def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, budget: str =
         for (*place, label), part in doubted:
             every = dict.fromkeys("; ".join(part.failed_checks).split("; "))
             lines.append(f"- {', '.join([label, *place])}: {'; '.join(every)}")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def latex(table: pd.DataFrame, artefact: Artefact, notice: str) -> str:
@@ -129,7 +140,8 @@ def _escaped(text: str) -> str:
 def write_table(plan: Plan, name: str, results: Path, reports: Path) -> None:
     artefact = plan.artefact(name)
     read = read_artefact(artefact, plan, results)
-    table, notice = cells(artefact, read, plan), plan.scale["notice"]
+    table = cells(artefact, read, write_checks(plan, artefact, read, reports), plan)
+    notice = plan.scale["notice"]
     budget = ", ".join(f"{count} {what}" for what, count in plan.scale["autoattack"].items())
     stem = reports / plan.name / "tables" / name
     write_whole(stem.with_suffix(".md"), markdown(table, artefact, notice, budget))

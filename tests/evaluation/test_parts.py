@@ -21,7 +21,7 @@ from harness.core import paths
 from harness.core.config import read_grid
 from harness.core.errors import UserError
 from harness.evaluation.evaluate import evaluate, evaluate_part
-from harness.evaluation.parts import Part
+from harness.evaluation.records import Part
 from harness.evaluation.records import read_records, write_records
 from harness.grid.plan import Plan
 from harness.grid.probes import EvalRun, Probe

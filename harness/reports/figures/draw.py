@@ -15,6 +15,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from harness.core.files import write_whole
+from harness.evaluation.numbers import read_artefact, write_checks
 from harness.grid.plan import Plan, reported
 from harness.reports.figures import classes, curves, embedding, images, points, scatter
 from harness.reports.figures.source import Source
@@ -35,7 +36,9 @@ KINDS: dict[str, Callable[[Source], tuple[Figure, pd.DataFrame]]] = {
 
 
 def write_figure(plan: Plan, name: str, results: Path, reports: Path) -> None:
-    source = Source(plan.artefact(name), plan, results)
+    artefact = plan.artefact(name)
+    read = read_artefact(artefact, plan, results) if artefact.columns else {}
+    source = Source(artefact, plan, results, read, write_checks(plan, artefact, read, reports))
     with pyplot.rc_context(STYLE):
         figure, drawn = KINDS[source.artefact.kind](source)
         sign(figure, source, drawn)

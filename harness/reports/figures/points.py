@@ -112,7 +112,7 @@ def draw_radii(source: Source) -> tuple[Figure, pd.DataFrame]:
     """Accuracy along the radius; a column without an attack is radius 0."""
     dataset = source.plan.dataset(source.artefact.rows[0].dataset)
     trained = source.plan.columns.pgd(dataset, "linf", 1).ball.radius
-    radius = {column: trained * _times(source, column) for column in source.artefact.columns}
+    radius = {cell.column: cell.meaning.radius for cell in source.artefact.cells}
     table = source.cells.assign(radius=source.cells.column.map(radius))
     figure, axes = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")
     for method, part in table.groupby("method", sort=False):
@@ -127,11 +127,6 @@ def draw_radii(source: Source) -> tuple[Figure, pd.DataFrame]:
     axes.set_ylim(bottom=0)
     legend_beside(axes)
     return figure, table
-
-
-def _times(source: Source, column: str) -> float:
-    entry = source.plan.columns.column(column)
-    return 0.0 if entry["attack"] == "none" else entry.get("times", 1.0)
 
 
 def _mark(axes: Axes, x: float) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from harness.core import paths
 from harness.core.arrays import read_arrays
 from harness.core.descriptions import history
 from harness.data import Images, load
-from harness.evaluation.cells import Records, cells, read_artefact
+from harness.evaluation.numbers import Records
+from harness.evaluation.trust import Check
 from harness.grid.artefacts import Artefact
 from harness.grid.plan import Plan
+from harness.reports.cells import cells
 
 
 @dataclass(frozen=True)
@@ -23,14 +26,12 @@ class Source:
     artefact: Artefact
     plan: Plan
     results: Path
-
-    @cached_property
-    def records(self) -> dict[str, Records]:
-        return read_artefact(self.artefact, self.plan, self.results)
+    records: Mapping[str, Records] = field(default_factory=dict)  # none for a figure of trainings
+    checks: Mapping[str, Sequence[Check]] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        return cells(self.artefact, self.records, self.plan)
+        return cells(self.artefact, self.records, self.checks, self.plan)
 
     @cached_property
     def images(self) -> Images:

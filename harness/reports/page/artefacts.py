@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from harness.evaluation.cells import deviation, unofficial
 from harness.grid.artefacts import Artefact
 from harness.grid.plan import Plan
 from harness.papers.claims import counted
+from harness.reports.cells import deviation, unofficial
 
 _SCREEN_DPI = 120  # a little larger than in print: screens are further away
 

@@ -60,7 +60,7 @@ def checks(trained: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def write_page(plan: Plan, results: Path, reports: Path) -> Path:
-    folder, trained = reports / plan.name, runs(plan, results)
+    folder, trained = reports / plan.name, runs(plan, results, reports)
     html = (
         environment()
         .get_template("index.html.j2")

@@ -1,7 +1,4 @@
-"""What the page says of each run: its config in readable form, its curves, its trust checks.
-
-Records are read one model at a time: at paper scale they would not fit in memory together.
-"""
+"""What the page says of each run: its config in readable form, its curves, its trust checks."""
 
 from __future__ import annotations
 
@@ -13,20 +10,18 @@ from typing import Any
 
 import yaml
 
-from harness.core import paths
 from harness.core.descriptions import description, history
-from harness.evaluation.cells import trust_checks
-from harness.evaluation.records import read_records
+from harness.evaluation.numbers import read_checks
 from harness.grid.plan import Plan
 from harness.reports.page.sparklines import charts
 
 _GREY_LEVELS = 255
 
 
-def runs(plan: Plan, results: Path) -> list[dict[str, Any]]:
+def runs(plan: Plan, results: Path, reports: Path) -> list[dict[str, Any]]:
     """Every model of the plan, by id; parents that nothing shows have no records."""
-    uses = _uses(plan)
-    return [_run(plan, run, uses[run], results) for run in sorted(plan.runs)]
+    uses, evaluated = _uses(plan), _evaluated(plan, reports)
+    return [_run(run, {**uses[run], **evaluated[run]}, results) for run in sorted(plan.runs)]
 
 
 def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
@@ -43,33 +38,30 @@ def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
     return uses
 
 
-def _run(plan: Plan, run: str, uses: Mapping[str, Any], results: Path) -> dict[str, Any]:
+def _run(run: str, found: Mapping[str, Any], results: Path) -> dict[str, Any]:
     about = description(results, run)
     return {
         **about,
-        **uses,
         "config": config_text(about["run"]),
         "charts": charts(history(results, run), about["deployed_epoch"]),
-        **_evaluated(plan, run, results),
+        **found,
     }
 
 
-def _evaluated(plan: Plan, run: str, results: Path) -> dict[str, Any]:
-    """Each check once, failures first, though several artefacts may ask for it."""
-    if run not in plan.evaluations:
-        return {"checks": [], "sources": {}, "evaluation_seconds": 0.0}
-    read = read_records(paths.records(results, plan.evaluations[run].id), run)
-    found = {
-        (check.name, check.norm, check.found): {"run": run, **check.as_json()}
-        for artefact in plan.artefacts.values()
-        if any(run in cell.runs for cell in artefact.cells)
-        for check in trust_checks(plan, artefact, run, read)
+def _evaluated(plan: Plan, reports: Path) -> dict[str, dict[str, Any]]:
+    """Run -> each check once, failures first, though several artefacts may have it."""
+    found: dict[str, dict[str, Any]] = {
+        run: {"checks": {}, "sources": {}, "evaluation_seconds": 0.0} for run in plan.runs
     }
-    return {
-        "checks": sorted(found.values(), key=lambda check: (check["ok"], check["name"])),
-        "sources": read[1]["sources"],
-        "evaluation_seconds": read[1]["seconds"],
-    }
+    for artefact in plan.artefacts:
+        for run, about in read_checks(plan, artefact, reports).items():
+            for check in about["checks"]:
+                key = (check.name, check.norm, check.found)
+                found[run]["checks"][key] = {"run": run, **check.as_json()}
+            found[run] |= {"sources": about["sources"], "evaluation_seconds": about["seconds"]}
+    for own in found.values():
+        own["checks"] = sorted(own["checks"].values(), key=lambda c: (c["ok"], c["name"]))
+    return found
 
 
 def config_text(run: Mapping[str, Any]) -> str:

@@ -1,0 +1,123 @@
+"""From a method's slug to its training: builder, recipe, selection, parents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+from harness.core.config import merged
+from harness.core.errors import unknown
+from harness.grid.build import DEFAULT_PRESET, Builder, fraction, registry
+from harness.grid.columns import Columns
+from harness.training.contracts import Method
+from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
+
+# What an artefact's entry may change in the training of its methods.
+_OF_ARTEFACT = ("watch", "recipe", "threats")
+
+
+class Trainings:
+    """The runs of a grid at one scale, planned when they are asked for."""
+
+    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any]) -> None:
+        self.grid, self.scale, self.columns = grid, scale, Columns(grid, scale)
+        self.runs: dict[str, TrainRun] = {}
+        self.entries = dict(grid["methods"])  # and the variants that artefacts ask for
+        self.presets = merged(grid["presets"], scale.get("presets", {}))
+        self._methods = registry(grid["registry"])
+        self._planned: dict[tuple, TrainRun] = {}  # by the names that ask for it
+
+    def dataset(self, name: str) -> str:
+        return self._named("datasets", name)
+
+    def network(self, name: str) -> str:
+        return self._named("networks", name)
+
+    def _named(self, section: str, name: str) -> str:
+        """The scale's stand-in for a name of the papers."""
+        known = self.grid[section]
+        for candidate in (name, self.scale[section].get(name, name)):
+            if candidate not in known:
+                raise unknown(
+                    section.rstrip("s"), candidate, known, f"config/grid.yaml's {section}"
+                )
+        return candidate
+
+    def _builder(self, dataset: str, network: str, instead: Mapping[str, str]) -> Builder:
+        threats = self.grid["datasets"][dataset]["threats"]
+        for name in [*instead, *instead.values()]:
+            if name not in threats:
+                raise unknown("threat", name, threats, f"data set {dataset}")
+        return Builder(
+            methods=self._methods,
+            entries=self.entries,
+            threats={**threats, **{name: threats[other] for name, other in instead.items()}},
+            optims=self.grid["networks"][network],
+            presets=self.presets,
+            overlay=self.scale["methods"],
+        )
+
+    def train_run(
+        self,
+        slug: str,
+        dataset: str,
+        network: str,
+        seed: int,
+        artefact: Mapping[str, Any] | None = None,
+    ) -> TrainRun:
+        """The run that trains a grid's method; its parents are planned along with it.
+
+        `artefact` is the entry that asks for it. Two tables may train one method in two ways: then it
+        is two runs.
+        """
+        dataset, network = self.dataset(dataset), self.network(network)
+        own = {key: artefact[key] for key in _OF_ARTEFACT if artefact and key in artefact}
+        key = (slug, dataset, network, seed, json.dumps(own, sort_keys=True))
+        if key not in self._planned:
+            self._planned[key] = self._train_run(slug, dataset, network, seed, own)
+        return self._planned[key]
+
+    def _watch(self, dataset: str, entry: Mapping[str, Any]) -> Watch:
+        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
+        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
+
+    def _train_run(
+        self, slug: str, dataset: str, network: str, seed: int, artefact: Mapping[str, Any]
+    ) -> TrainRun:
+        builder = self._builder(dataset, network, artefact.get("threats", {}))
+        method = builder.method(slug)
+        entry = builder.entry(slug)
+        preset = self.presets[entry.get("preset", DEFAULT_PRESET)]
+        own = preset.get("recipes", {}).get(entry["method"], {})
+        of_set = self.grid["datasets"][dataset].get("recipe", {})
+        of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
+        recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
+        augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
+        watch = artefact.get("watch")
+        inherited = {key: value for key, value in artefact.items() if key != "watch"}
+        parents = [
+            self.train_run(parent, dataset, network, seed, inherited).id
+            for parent in builder.parents(slug)
+        ]
+        run = TrainRun(
+            dataset=dataset,
+            network=network,
+            method=method,
+            recipe=Recipe(augment=Augment(**augment), **recipe),
+            selection=self._selection(preset, dataset, method),
+            seed=seed,
+            parents=tuple(parents),
+            watch=self._watch(dataset, watch) if watch else None,
+        )
+        return self.runs.setdefault(run.id, run)
+
+    def _selection(self, preset: Mapping[str, Any], dataset: str, method: Method) -> Selection:
+        """An epoch is judged in the norms that its method trains against: threats go by their names."""
+        entry = merged(self.scale["selection"], preset.get("selection", {}))
+        if entry["use"] == "last":
+            return Selection(**entry)
+        attacks = [self.columns.pgd(dataset, norm, 20) for norm in trained_norms(method)]
+        attack = attacks[0] if len(attacks) == 1 else tuple(attacks) or None
+        return Selection(attack=attack, **entry)

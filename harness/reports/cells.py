@@ -1,0 +1,155 @@
+"""The cells of a table: numbers with intervals, paired tests, failed checks, published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.core.statistics import interval, paired
+from harness.data.corrupted import GENERATED
+from harness.data.sources import PART
+from harness.evaluation.numbers import Records, value
+from harness.evaluation.trust import Check
+from harness.grid.artefacts import Artefact, Cell
+from harness.grid.plan import Plan
+from harness.papers.printed import KEYS, published
+
+Images = dict[
+    tuple[str, str, str, str], np.ndarray
+]  # data set, network, column, method -> by image
+
+
+def cells(
+    artefact: Artefact,
+    read: Mapping[str, Records],
+    checks: Mapping[str, Sequence[Check]],
+    plan: Plan,
+) -> pd.DataFrame:
+    """One row per cell. With several seeds: their mean, their deviation, an interval over both."""
+    images: Images = {}
+    rows = []
+    for cell in artefact.cells:
+        numbers = _numbers(cell, read, images)
+        failed = _failed(cell, checks) if numbers["n"] else []
+        rows.append(
+            {**_names(cell, plan), **numbers, **_origin(cell, artefact, read, plan, failed)}
+        )
+    table = pd.DataFrame(rows).merge(published(artefact, plan), on=KEYS, how="left")
+    table["difference"] = (table.ours - table.published).round(2)
+    lower = {cell.column: cell.meaning.lower_is_better for cell in artefact.cells}
+    table["mark"] = table.groupby(["dataset", "network", "column"], group_keys=False)[
+        ["ours", "column"]
+    ].apply(lambda part: _marks(part.ours, lower[part.column.iloc[0]]))
+    return _against_best_baseline(table, images, lower, plan.grid["roles"]["ours"])
+
+
+def _names(cell: Cell, plan: Plan) -> dict[str, Any]:
+    return {
+        "dataset": cell.dataset,
+        "network": cell.network,
+        "method": cell.method,
+        "column": cell.column,
+        "label": plan.label(cell.method),
+    }
+
+
+def _numbers(cell: Cell, read: Mapping[str, Records], images: Images) -> dict[str, Any]:
+    """Mean, interval, number of images and seeds; keeps what it finds image by image in `images`."""
+    if cell.formula.op == "measured":
+        each = [read[run][1]["trained"]["seconds"] / 60 for run in cell.runs]
+        low = high = n = None
+    else:
+        values = np.stack([value(cell.formula, read[run][0]) for run in cell.runs])
+        each, n = [100 * float(flags.mean()) for flags in values], values.shape[1]
+        low, high = (round(100 * end, 2) for end in interval(values))
+        images[cell.dataset, cell.network, cell.column, cell.method] = values
+    calls = [read[run][0][probe].backward for run in cell.runs for probe in cell.formula.probes]
+    return {
+        "ours": round(float(np.mean(each)), 2),
+        "low": low,
+        "high": high,
+        "n": n,
+        "seeds": len(cell.runs),
+        "std": round(float(np.std(each, ddof=1)), 2) if len(each) > 1 else None,
+        "gradient_calls": max(calls, default=0),
+    }
+
+
+def _failed(cell: Cell, checks: Mapping[str, Sequence[Check]]) -> list[str]:
+    own = [check for run in cell.runs for check in checks.get(run, ())]
+    return [check.name for check in own if not check.ok and check.touches(cell.meaning)]
+
+
+def _origin(
+    cell: Cell,
+    artefact: Artefact,
+    read: Mapping[str, Records],
+    plan: Plan,
+    failed: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "measured_on": plan.dataset(cell.dataset),
+        "source": "; ".join(sources(cell, read[cell.runs[0]][1])),
+        "measured_with": plan.network(cell.network),
+        "protocol": artefact.protocol,
+        "selection": plan.run(cell.runs[0]).selection.use,
+        "failed_checks": "; ".join(dict.fromkeys(failed)),
+        "runs": " ".join(cell.runs),
+    }
+
+
+def sources(cell: Cell, about: Mapping[str, Any]) -> list[str]:
+    """Where the images behind a cell came from. Training images are named if they are a part."""
+    sets = {about["probes"][probe]["dataset"] for probe in cell.formula.probes}
+    learnt = ((about.get("trained") or {}).get("trained_on") or {}).get("source", "")
+    trained = [f"trained on {learnt}"] if PART in learnt else []
+    return [*sorted({about["sources"][name] for name in sets}), *trained]
+
+
+def deviation(table: pd.DataFrame) -> str:
+    """What ± means in a table; nothing where every number is of one training."""
+    counts = table.groupby("dataset", sort=False).seeds.max()
+    if counts.max() == 1:
+        return ""
+    if counts.nunique() == 1:
+        return f"mean ± deviation over {counts.max()} seeds"
+    each = ", ".join(f"{count} of {name}" for name, count in counts.items())
+    return f"mean ± deviation over seeds ({each})"
+
+
+def unofficial(table: pd.DataFrame) -> list[str]:
+    """Sources that a reader must know of: images that we made, or a part of an official set."""
+    found = {text for text in table.source.dropna() if GENERATED in text or PART in text}
+    return sorted(one for one in found if not any(one in other for other in found - {one}))
+
+
+def _against_best_baseline(
+    table: pd.DataFrame, images: Images, lower: Mapping[str, bool], our_slugs: str
+) -> pd.DataFrame:
+    """Each method against the best method that is not ours, on the same images: exact McNemar, or
+    Student's t where there are several seeds."""
+    found: list[tuple[str | None, float | None]] = []
+    for row in table.itertuples():
+        rivals = table[(table[KEYS[:2]] == [row.dataset, row.network]).all(axis=1)]
+        rivals = rivals[rivals.column == row.column]
+        ours = rivals.method.str.startswith(our_slugs)
+        rivals = rivals[~ours & (rivals.method != row.method)]
+        mine = images.get((row.dataset, row.network, row.column, row.method), np.array([0.5]))
+        if rivals.empty or not np.isin(mine, (0, 1)).all():  # minutes, or a mean of columns
+            found.append((None, None))
+            continue
+        worst_first = rivals.sort_values("ours", ascending=not lower[row.column])
+        best = str(worst_first.iloc[-1].method)
+        test = paired(mine, images[row.dataset, row.network, row.column, best])
+        found.append((best, float(f"{test.p:.3g}")))
+    baselines, p_values = zip(*found, strict=True)
+    return table.assign(best_baseline=baselines, p_against_it=p_values)
+
+
+def _marks(ours: pd.Series, ascending: bool) -> pd.Series:
+    """`best` and `second` by rank; equal numbers share a mark."""
+    rank = ours.rank(method="min", ascending=ascending)
+    return rank.map({1.0: "best", 2.0: "second"}).fillna("")
