@@ -35,8 +35,8 @@ from harness.evaluation.records import read_records
 from harness.grid.columns import PROTOCOLS, Columns
 from harness.grid.plan import Plan
 from harness.grid.probes import EvalRun, Probe
-from harness.models.store import load_model
-from harness.training.augment import unit
+from harness.models.networks import load_model
+from harness.training.batches import unit
 from harness.training.train import train
 
 IMAGES, ROUNDS = 250, 2

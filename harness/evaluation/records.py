@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.core.arrays import read_arrays, write_arrays
-from harness.core.cost import Cost
 from harness.core.errors import UserError
+from harness.core.files import read_arrays, write_arrays
+from harness.core.progress import Cost
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from harness.core.descriptions import description
 from harness.core.errors import expected
+from harness.core.paths import read_description
 from harness.data.sets import SETS
 from harness.data.sources import at_hand
 from harness.evaluation.evaluate import evaluate, evaluate_part
 from harness.evaluation.parts import Part
 from harness.grid.plan import planned
 from harness.machine.device import DEVICES, pick_device, placed, set_up
-from harness.models.store import load_model
+from harness.models.networks import load_model
 from harness.training.runs import TrainRun
 
 
@@ -63,7 +63,7 @@ def main() -> None:
             "a run that a table evaluates", f"the mere parent {run.id}", "choose another"
         )
     model = placed(load_model(options.results, run.id), device)
-    about = description(options.results, run.id)
+    about = read_description(options.results, run.id)
     refuse_other_images(run, about)
     wanted, weights = plan.evaluations[run.id], about["sha256"]
     if options.part:

@@ -15,8 +15,8 @@ from matplotlib import image
 from test_tables import made_up
 from threadpoolctl import threadpool_limits
 
-from harness.core.descriptions import AFTER
 from harness.core.errors import UserError
+from harness.core.paths import AFTER
 from harness.core.statistics import interval
 from harness.evaluation.cells import cells
 from harness.evaluation.records import Record

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from harness.core import paths
-from harness.core.descriptions import description, history
+from harness.core.paths import read_description, read_history
 from harness.evaluation.cells import trust_checks
 from harness.evaluation.records import read_records
 from harness.grid.plan import Plan
@@ -44,12 +44,12 @@ def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
 
 
 def _run(plan: Plan, run: str, uses: Mapping[str, Any], results: Path) -> dict[str, Any]:
-    about = description(results, run)
+    about = read_description(results, run)
     return {
         **about,
         **uses,
         "config": config_text(about["run"]),
-        "charts": charts(history(results, run), about["deployed_epoch"]),
+        "charts": charts(read_history(results, run), about["deployed_epoch"]),
         **_evaluated(plan, run, results),
     }
 
