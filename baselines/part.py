@@ -33,7 +33,7 @@ from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import climb_cross_entropy, cross_entropy
 from harness.core.errors import expected, unknown
 from harness.core.lazy import torch
-from harness.models.gradcam import gradcam
+from harness.models.frozen import gradcam
 from harness.training.contracts import Batch, Clock
 
 MASKS = ("aligned", "as_released")

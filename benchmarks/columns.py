@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from harness.evaluation.cells import value
 from pyautoattack import AutoAttack
 from torch import Tensor, nn
 
@@ -29,14 +30,13 @@ from harness.attacks.pgd import PGD, start_point
 from harness.core import paths
 from harness.core.identity import seed_from
 from harness.data import load
-from harness.evaluation.cells import value
 from harness.evaluation.evaluate import evaluate
 from harness.evaluation.records import read_records
 from harness.grid.columns import PROTOCOLS, Columns
 from harness.grid.plan import Plan
 from harness.grid.probes import EvalRun, Probe
-from harness.models.store import load_model
-from harness.training.augment import unit
+from harness.models.networks import load_model
+from harness.training.batches import unit
 from harness.training.train import train
 
 IMAGES, ROUNDS = 250, 2

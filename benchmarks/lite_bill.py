@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.timing import Row
 from harness.core import paths
 from harness.core.config import ROOT
-from harness.core.descriptions import description
+from harness.core.paths import read_description
 from harness.evaluation.records import read_records
 from harness.grid.plan import Plan
 from harness.jobs.bill import of_evaluation, of_training, shape
@@ -30,7 +30,7 @@ def measure(results: Path = RESULTS) -> list[Row]:
             continue
         price = prices[run.network, run.dataset]
         expected = of_training(run, rates[shape(run.method)]).at(price)
-        found = description(results, run.id)["cpu_seconds"]
+        found = read_description(results, run.id)["cpu_seconds"]
         billed, taken = billed + expected, taken + found
         note = f"{found:.0f} s, billed {expected:.0f} s ({100 * (expected / found - 1):+.0f} %)"
         evaluation = plan.evaluations.get(run.id)

@@ -21,8 +21,8 @@ from harness.grid.plan import Plan
 from harness.models.networks import NETWORKS, ResNet
 from harness.training.batches import Batches
 from harness.training.contracts import Clock
+from harness.training.epochs import accuracy
 from harness.training.train import make_lab
-from harness.training.watch import accuracy
 
 CANDIDATES = [  # widths, examples
     ((16, 32, 64), 10_000),

@@ -14,7 +14,7 @@ from harness.data import load
 from harness.grid.plan import Plan
 from harness.machine.device import placed
 from harness.models.networks import NETWORKS
-from harness.training.augment import unit
+from harness.training.batches import unit
 from harness.training.contracts import Batch, Clock, Lab
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ import numpy as np
 from drills import Attempt, Try, demand
 from drills.commands import said, snakemake
 from drills.ground import TABLE, Ground
-from harness.core.arrays import read_arrays, write_arrays
+from harness.core.files import read_arrays, write_arrays
 
 _YEAR = 365 * 86400
 

@@ -23,7 +23,7 @@ from drills import demand
 from drills.commands import ENVIRONMENT, Done, command, descendants, said, snakemake, wait_until
 from harness.core import paths
 from harness.core.config import read_grid
-from harness.core.descriptions import description
+from harness.core.paths import read_description
 from harness.evaluation.records import read_records
 from harness.grid.plan import Plan
 from harness.jobs import zygote
@@ -142,7 +142,9 @@ class Ground:
         demand(own.exists(), f"no weights of {run.id}")
         same = own.read_bytes() == paths.model(theirs, run.id).read_bytes()
         demand(same, f"other weights of {run.id}")
-        recorded = description(ours, run.id)["sha256"] == description(theirs, run.id)["sha256"]
+        recorded = (
+            read_description(ours, run.id)["sha256"] == read_description(theirs, run.id)["sha256"]
+        )
         demand(recorded, f"another checksum in run.json of {run.id}")
         left = {path.name for path in own.parent.iterdir()} ^ MADE
         demand(not left, f"left over or missing beside the weights: {sorted(left)}")

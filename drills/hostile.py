@@ -26,9 +26,9 @@ from harness.core.errors import UserError
 from harness.core.files import write_sealed
 from harness.data import load
 from harness.data.archives import unpack
+from harness.data.cache import pieces
 from harness.data.decoders import read_cifar_batches, read_idx
 from harness.data.pictures import read_class_folders
-from harness.data.stream import pieces
 
 _MARK = "executed"  # a file that only executed input could make
 

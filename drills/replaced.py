@@ -16,9 +16,9 @@ from drills import Attempt, LostError, Try, demand
 from drills.commands import check_sentence, sentence
 from drills.ground import Ground
 from harness.core import paths
-from harness.core.arrays import read_arrays, write_arrays
-from harness.core.descriptions import description
 from harness.core.errors import UserError
+from harness.core.files import read_arrays, write_arrays
+from harness.core.paths import read_description
 from harness.data import load
 from harness.data.sets import SETS
 from harness.evaluation.records import read_records
@@ -63,7 +63,7 @@ def replaced(ground: Ground) -> Attempt:
 
     from harness.evaluation.evaluate import evaluate
     from harness.jobs.evaluate import refuse_other_images
-    from harness.models.store import load_model
+    from harness.models.networks import load_model
     from harness.training.train import train
 
     torch.set_num_threads(1)
@@ -141,7 +141,7 @@ def replaced(ground: Ground) -> Attempt:
             write_mnist(this.folder, this.random)
             results = this.folder / "results"
             train(run, results, cpu)
-            return cases[this.number % len(cases)](this, results, description(results, run.id))
+            return cases[this.number % len(cases)](this, results, read_description(results, run.id))
         finally:
             del os.environ["GENERALIST_DATA"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-
 from commands import command as command
 from commands import said, snakemake
+
 from harness.attacks.attack import Threat
 from harness.attacks.balls import Ball
 from harness.core.config import ROOT as ROOT
@@ -19,7 +19,7 @@ from harness.core.config import read_grid
 from harness.data import load
 from harness.grid.plan import Plan
 from harness.models.networks import new_model
-from harness.training.augment import unit
+from harness.training.batches import unit
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.runs import TrainRun
 from harness.training.train import make_lab

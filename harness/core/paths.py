@@ -1,8 +1,23 @@
-"""Where things are: one line per kind of file, all below one results folder."""
+"""Where files are below a results folder, and what a training wrote about itself. Torch-free.
+
+A run's run.json holds its own checksum and those of the weights and of history.csv, so that a reader
+notices a file that is not what the training wrote.
+"""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.core.errors import UserError
+from harness.core.files import damaged, read_json, sha256, write_json, write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AFTER = ":after"  # ends the names of a history's columns that were measured after a redistribution
 
 
 def model(results: Path, run: str) -> Path:
@@ -40,3 +55,49 @@ def part(results: Path, evaluation: str, number: int | str, of: int | str) -> Pa
 
 def records(results: Path, evaluation: str) -> Path:
     return results / "records" / f"{evaluation}.npz"
+
+
+def write_description(
+    results: Path, run_id: str, about: dict[str, Any], rows: Sequence[Mapping[str, float]]
+) -> None:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [",".join(columns)]
+    lines += [",".join(f"{row.get(name, '')}" for name in columns) for row in rows]
+    text = "\n".join(lines) + "\n"
+    write_whole(history(results, run_id), text)
+    about = {**about, "history_sha256": sha256(text.encode())}
+    write_json(description(results, run_id), about)
+
+
+def read_description(results: Path, run_id: str) -> dict[str, Any]:
+    """The run's fields, its cost, where it was made, the checksums of its weights and history."""
+    path = description(results, run_id)
+    try:
+        return read_json(path, "description of a run", _remedy(path))
+    except FileNotFoundError:
+        raise untrained(path, run_id) from None
+
+
+def read_history(results: Path, run_id: str) -> pd.DataFrame:
+    """One row per epoch."""
+    import pandas as pd  # here: a training writes histories and reads none
+
+    path, about = history(results, run_id), read_description(results, run_id)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise untrained(path, run_id) from None
+    if about.get("history_sha256") not in (None, sha256(data)):
+        raise damaged(path, "history of a run", _remedy(path))
+    return pd.read_csv(io.BytesIO(data))
+
+
+def _remedy(path: Path) -> str:
+    return f"delete {path.parent} to train it again"
+
+
+def untrained(path: Path, run_id: str) -> UserError:
+    return UserError(
+        f"expected a trained model in {path.parent}, found no {path.name}; "
+        f"train it first (python -m harness train --run {run_id})."
+    )

@@ -25,7 +25,29 @@ import numpy as np
 
 from harness.core.errors import UserError, expected
 from harness.core.files import damaged, read_json, write_json
-from harness.data.stream import Arrays, pieces
+
+_CHUNK = 1024  # images
+
+
+@dataclass(frozen=True)
+class Stream:
+    """uint8 images of a known shape (n, c, h, w) that come piece by piece: too large for memory."""
+
+    shape: tuple[int, ...]
+    chunks: Callable[[], Iterator[np.ndarray]]
+    dtype = np.dtype(np.uint8)
+
+
+Rows = np.ndarray | Stream
+Arrays = tuple[Rows, np.ndarray]  # images, labels
+
+
+def pieces(rows: Rows) -> Iterator[np.ndarray]:
+    if isinstance(rows, Stream):
+        yield from rows.chunks()
+    else:
+        for first in range(0, len(rows), _CHUNK):
+            yield rows[first : first + _CHUNK]
 
 
 def data_folder() -> Path:

@@ -18,13 +18,12 @@ import numpy as np
 from harness.core.errors import UserError, expected, unknown
 from harness.data import sources
 from harness.data.archives import check_md5, unpack
-from harness.data.cache import Stored, data_folder, keep, lock, slot, state_of
+from harness.data.cache import Arrays, Stored, Stream, data_folder, keep, lock, slot, state_of
 from harness.data.corruptions import CORRUPTIONS, MAIN, REVISION, SEVERITIES, corrupt
 from harness.data.corruptions.sequences import FRAMES, film
 from harness.data.corruptions.textures import frost_source
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
-from harness.data.stream import Arrays, Stream
 
 _SEED = 0
 GENERATED = "generated (from "

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.core.errors import UserError, expected
-from harness.data.stream import Arrays, Stream
+from harness.data.cache import Arrays, Stream
 
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
 _CHUNK = 128

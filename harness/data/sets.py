@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.data import stand_ins
+from harness.data.cache import Arrays
 from harness.data.decoders import read_cifar_batches, read_cifar_png, read_idx, read_svhn
 from harness.data.pictures import read_class_folders, read_tiny_validation
-from harness.data.stream import Arrays
 
 Read = Callable[[list[Path]], Arrays]
 

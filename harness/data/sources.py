@@ -22,6 +22,7 @@ import numpy as np
 from harness.core.errors import UserError, expected
 from harness.data.archives import unpack
 from harness.data.cache import (
+    Arrays,
     Stored,
     cache_folder,
     data_folder,
@@ -33,7 +34,6 @@ from harness.data.cache import (
     slots,
 )
 from harness.data.sets import DataSet, Mirror
-from harness.data.stream import Arrays
 
 PART = "subset"  # how the source of a smaller set says so
 _NPM_SECONDS = 3600
@@ -189,7 +189,7 @@ def _fetch(entry: DataSet, wanted: str) -> Stored:
 
 
 def _from_official(entry: DataSet, aside: Path) -> Callable[[str], Arrays]:
-    from harness.machine.vision import torchvision_datasets
+    from harness.machine.device import torchvision_datasets
 
     datasets = torchvision_datasets()
     assert entry.official is not None

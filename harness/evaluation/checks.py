@@ -19,7 +19,7 @@ from harness.attacks.losses import climb_cross_entropy, dlr
 from harness.attacks.pgd import PGD, fgsm
 from harness.evaluation.trust import Check
 from harness.models.frozen import frozen
-from harness.training.augment import unit
+from harness.training.batches import unit
 
 EXAMPLES = 100
 _STEPS = 10

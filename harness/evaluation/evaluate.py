@@ -26,10 +26,9 @@ import torch
 from torch import nn
 
 from harness.core import paths, stopping
-from harness.core.cost import Cost
 from harness.core.errors import UserError
 from harness.core.identity import canonical, seed_from
-from harness.core.progress import Progress
+from harness.core.progress import Cost, Progress
 from harness.data import Images, load
 from harness.evaluation.checks import EXAMPLES, Check, inspect
 from harness.evaluation.probing import evaluate_family

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from harness.core import paths
-from harness.core.arrays import read_arrays, write_arrays
-from harness.core.cost import Cost
 from harness.core.errors import UserError, expected
-from harness.core.files import write_whole
+from harness.core.files import read_arrays, write_arrays, write_whole
+from harness.core.progress import Cost
 from harness.grid.probes import EvalRun
 
 

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from harness.core.descriptions import description
 from harness.core.errors import expected
+from harness.core.paths import read_description
 from harness.data.sets import SETS
 from harness.data.sources import at_hand
 from harness.evaluation.evaluate import evaluate, evaluate_part
@@ -15,7 +15,7 @@ from harness.evaluation.records import Part
 from harness.grid.plan import Plan
 from harness.jobs.spec import evaluation_spec, read_spec
 from harness.machine.device import DEVICES, pick_device, placed, set_up
-from harness.models.store import load_model
+from harness.models.networks import load_model
 
 
 def refuse_other_images(run: str, about: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ def main() -> None:
         return
     wanted = read_spec(options.spec or _planned(options))
     model = placed(load_model(options.results, wanted.run), device)
-    about = description(options.results, wanted.run)
+    about = read_description(options.results, wanted.run)
     refuse_other_images(wanted.run, about)
     weights = about["sha256"]
     if options.part:

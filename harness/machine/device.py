@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from typing import Any
 
 import torch
 
@@ -11,6 +12,11 @@ from harness.core.errors import expected
 
 DEVICES = ("auto", "cuda", "mps", "cpu")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+_SIGNATURES = {
+    "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+}
+_declared: list[Any] = []  # a torch Library lives as long as someone holds it
 
 
 def pick_device(wanted: str = "auto") -> torch.device:
@@ -69,3 +75,28 @@ def keep_memory() -> None:
     if mallopt is not None:  # musl has none
         mallopt(_M_MMAP_THRESHOLD, 2**30)
         mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def import_torchvision() -> Any:
+    """torchvision, beside any build of torch.
+
+    Its default wheel fails to import beside a CPU-only torch ("operator torchvision::nms does not
+    exist"), because its compiled operators are absent and it registers fake versions of them. We use
+    none of them, so it is enough to declare them first. It costs 1.5 s, so import it where it is used.
+    """
+    if not _declared:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name, signature in _SIGNATURES.items():
+            if not hasattr(torch.ops.torchvision, name):
+                library.define(signature)
+        _declared.append(library)
+    import torchvision
+
+    return torchvision
+
+
+def torchvision_datasets() -> Any:
+    import_torchvision()
+    import torchvision.datasets
+
+    return torchvision.datasets

@@ -14,13 +14,18 @@ halves the image, which makes everything after it four times cheaper.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load as tensors_from
 from torch import Tensor, nn
 
-from harness.core.errors import expected, unknown
-from harness.machine.vision import import_torchvision
+from harness.core import paths
+from harness.core.errors import UserError, expected, unknown
+from harness.core.files import sha256
+from harness.data.sets import SETS
+from harness.machine.device import import_torchvision
 
 
 def conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
@@ -173,3 +178,23 @@ def new_model(name: str, channels: int, num_classes: int, seed: int) -> nn.Modul
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return NETWORKS[name](channels, num_classes)
+
+
+def load_model(results: Path, run_id: str) -> nn.Module:
+    """A trained network in eval mode, its weights checked against their recorded checksum."""
+    path = paths.model(results, run_id)
+    about = paths.read_description(results, run_id)
+    try:
+        weights = path.read_bytes()
+    except FileNotFoundError:
+        raise paths.untrained(path, run_id) from None
+    if sha256(weights) != about["sha256"]:
+        raise UserError(
+            f"expected the weights whose checksum is in {path.parent}/run.json, found a truncated "
+            f"or altered {path.name}; delete that folder to train it again."
+        )
+    run = about["run"]
+    entry = SETS[run["dataset"]]
+    model = new_model(run["network"], entry.channels, entry.classes, seed=0)
+    model.load_state_dict(tensors_from(weights))
+    return model.eval()

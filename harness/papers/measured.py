@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.core import paths
-from harness.core.descriptions import description
+from harness.core.paths import read_description
 from harness.core.statistics import Difference, paired
 from harness.evaluation.numbers import checks_path, read_checks, value
 from harness.evaluation.records import read_records
@@ -183,7 +183,7 @@ class Measured:
 
     def _best_epoch(self, run: str) -> np.ndarray:
         """Which epoch was taken as the best one, in percent of all epochs."""
-        deployed = description(self.results, run)["deployed_epoch"]
+        deployed = read_description(self.results, run)["deployed_epoch"]
         return np.array([100 * deployed / self.plan.run(run).recipe.epochs])
 
     def _number(self, number: Number) -> np.ndarray:

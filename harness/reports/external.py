@@ -21,7 +21,7 @@ from torch import nn
 from harness.core import paths
 from harness.core.errors import UserError, expected
 from harness.core.files import sha256, write_whole
-from harness.core.provenance import provenance
+from harness.core.progress import provenance
 from harness.core.statistics import wilson
 from harness.data import load
 from harness.evaluation.evaluate import evaluate, evaluate_part

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,11 +13,12 @@ from harness.core.identity import seed_from
 from harness.data import Images, load
 from harness.data.sets import SETS
 from harness.machine import distributed
-from harness.training.augment import augmented, unit
 from harness.training.contracts import Batch
-from harness.training.runs import TrainRun
+from harness.training.runs import Augment, TrainRun
 
 _ON_DEVICE_BYTES = 8 * 2**30  # a larger training set, such as ImageNet, stays mapped from its file
+# Of a random resized crop: its share of the image's area, and its width over its height.
+_AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 
 
 class Batches:
@@ -65,3 +68,94 @@ def on_device(images: Images, device: torch.device) -> tuple[Tensor, Tensor]:
     """Images as networks take them, and their labels."""
     pixels, y = torch.from_numpy(np.ascontiguousarray(images.x)), torch.from_numpy(images.y)
     return unit(pixels.to(device)), y.to(device)
+
+
+def augmented(pixels: Tensor, augment: Augment, generator: torch.Generator) -> Tensor:
+    """uint8 images to float images in [0,1], cropped, mirrored and cut out at random."""
+    if augment.resized_crop:
+        boxes = random_boxes(pixels.shape, generator)
+        pixels = resized(pixels, boxes, augment.resized_crop)
+    count, channels, height, width = pixels.shape
+    device = pixels.device
+
+    def draw(high: int) -> Tensor:
+        return torch.randint(high, (count,), generator=generator, device=device)
+
+    if augment.pad:
+        padded = torch.nn.functional.pad(pixels, [augment.pad] * 4)
+        rows = draw(2 * augment.pad + 1)[:, None] + torch.arange(height, device=device)
+        columns = draw(2 * augment.pad + 1)[:, None] + torch.arange(width, device=device)
+        image = torch.arange(count, device=device)[:, None, None, None]
+        channel = torch.arange(channels, device=device)[None, :, None, None]
+        pixels = padded[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
+    if augment.flip:
+        mirrored = draw(2).bool()[:, None, None, None]
+        pixels = torch.where(mirrored, pixels.flip(-1), pixels)
+    if augment.cutout:
+        # The centre falls anywhere in the image, so the square may hang over its edge.
+        rows = _covered(draw(height), height, augment.cutout)
+        columns = _covered(draw(width), width, augment.cutout)
+        pixels = pixels.masked_fill((rows[:, :, None] & columns[:, None, :])[:, None], 0)
+    return unit(pixels)
+
+
+def random_boxes(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """A box (top, left, height, width) for each image, as torchvision's RandomResizedCrop draws it.
+
+    Of ten draws the first that fits into the image; if none does, its middle at the nearest ratio. All
+    ten are drawn for every image, so no image's box depends on another's.
+    """
+    count, _, height, width = shape
+    draws = torch.rand((count, _TRIES, 4), generator=generator, device=generator.device)
+    area = height * width * (_AREA[0] + (_AREA[1] - _AREA[0]) * draws[..., 0])
+    low, high = (math.log(ratio) for ratio in _RATIO)
+    ratio = torch.exp(low + (high - low) * draws[..., 1])
+    tall, wide = (area / ratio).sqrt().round().long(), (area * ratio).sqrt().round().long()
+    fits = (tall > 0) & (tall <= height) & (wide > 0) & (wide <= width)
+    first = fits.int().argmax(dim=1, keepdim=True)  # 0 where none fits
+    tall, wide, top, left = (
+        own.gather(1, first).squeeze(1) for own in (tall, wide, draws[..., 2], draws[..., 3])
+    )
+    # A draw is below 1, but its product may be rounded up to the end of the range.
+    top = torch.minimum((top * (height - tall + 1)).long(), height - tall)
+    left = torch.minimum((left * (width - wide + 1)).long(), width - wide)
+    found = torch.stack([top, left, tall, wide], dim=1)
+    tall_side = min(height, round(width / _RATIO[0]))
+    wide_side = min(width, round(height * _RATIO[1]))
+    middle = [(height - tall_side) // 2, (width - wide_side) // 2, tall_side, wide_side]
+    return torch.where(fits.any(dim=1, keepdim=True), found, torch.tensor(middle).to(found))
+
+
+def resized(pixels: Tensor, boxes: Tensor, side: int) -> Tensor:
+    """Each image's box as a square of `side`, by the bilinear filter that torchvision and PIL use.
+
+    The filter is separable: a matrix for the rows and one for the columns, per image, so a batch with
+    a box for each image is two products. Rounded to whole levels, as uint8 images are.
+    """
+    rows = _bilinear(boxes[:, 0], boxes[:, 2], pixels.shape[2], side)[:, None]
+    columns = _bilinear(boxes[:, 1], boxes[:, 3], pixels.shape[3], side)[:, None]
+    # A step may run under autocast: bf16 has too few digits for 256 levels.
+    with torch.autocast(pixels.device.type, enabled=False):
+        return (rows @ pixels.float() @ columns.mT).round_()
+
+
+def _bilinear(first: Tensor, length: Tensor, size: int, side: int) -> Tensor:
+    """What each of `size` positions weighs in each of `side` outputs: (n, side, size)."""
+    device = first.device
+    first, length = first.float()[:, None, None], length.float()[:, None, None]
+    scale = length / side
+    output = torch.arange(side, device=device)[None, :, None] + 0.5
+    position = torch.arange(size, device=device)[None, None, :] + 0.5 - first
+    away = (position - output * scale).abs() / scale.clamp(min=1)  # shrinking widens the filter
+    weight = (1 - away).clamp(min=0) * ((position > 0) & (position < length))
+    return weight / weight.sum(dim=2, keepdim=True)
+
+
+def _covered(centre: Tensor, size: int, side: int) -> Tensor:
+    """Which of `size` positions lie in the window of `side` around each centre: (n, size)."""
+    offset = torch.arange(size, device=centre.device) - (centre[:, None] - side // 2)
+    return (offset >= 0) & (offset < side)
+
+
+def unit(pixels: Tensor) -> Tensor:
+    return pixels.float().div_(255)

@@ -16,25 +16,20 @@ from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
 from harness.core import paths, stopping
-from harness.core.arrays import write_arrays
-from harness.core.cost import Cost
-from harness.core.descriptions import write_description
-from harness.core.files import sha256, write_whole
+from harness.core.files import sha256, write_arrays, write_whole
 from harness.core.identity import canonical, seed_from
-from harness.core.progress import Progress
-from harness.core.provenance import provenance
+from harness.core.paths import write_description
+from harness.core.progress import Cost, Progress, provenance
 from harness.data.cache import Stored
 from harness.data.sets import SETS
 from harness.machine import distributed
 from harness.machine.device import autocast, compiled, placed
-from harness.models.networks import new_model
-from harness.models.store import load_model
+from harness.models.networks import load_model, new_model
 from harness.training.batches import Batches, seeded, whole
 from harness.training.checkpoint import Position, read_checkpoint, save_checkpoint
 from harness.training.contracts import Clock, Lab, Training
+from harness.training.epochs import Selector, Watcher
 from harness.training.runs import TrainRun
-from harness.training.selection import Selector
-from harness.training.watch import Watcher
 
 _SAMPLE = 1000
 _KEEP_SECONDS = 600.0  # an epoch of ImageNet is hours

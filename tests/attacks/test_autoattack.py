@@ -20,7 +20,7 @@ SHORT = {"steps": 8, "queries": 30}
 def taught():
     """A network that knows digits a little: most images right, none of them robust."""
     from harness.data import load
-    from harness.training.augment import unit
+    from harness.training.batches import unit
 
     images = load("digits", "train").take(slice(400))
     x, y = unit(torch.from_numpy(images.x)), torch.from_numpy(images.y)

@@ -13,7 +13,7 @@ from harness.evaluation.evaluate import evaluate
 from harness.evaluation.records import read_records
 from harness.grid.plan import Plan
 from harness.grid.probes import EvalRun
-from harness.models.store import load_model
+from harness.models.networks import load_model
 from harness.training.train import train
 
 SLUGS = ["generalist_t", "generalist_d_linf_l2", "generalist_d_nt_linf", "at", "at_l2", "nt"]

@@ -18,11 +18,10 @@ from conftest import ROOT, run_of
 from test_parallel import descendants
 from test_zygote import launched, wait_until
 
-import harness.training.selection
+import harness.training.epochs
 import harness.training.train
 from harness.core import paths, stopping
-from harness.core.arrays import read_arrays
-from harness.core.files import write_whole
+from harness.core.files import read_arrays, write_whole
 from harness.data import load
 from harness.jobs.start import ADDRESS
 from harness.training.batches import Batches
@@ -159,7 +158,7 @@ def test_a_stop_while_an_epoch_is_judged_repeats_the_judgement_only(plan, tmp_pa
     attack = plan.columns.probe("PGD20", "digits").attack
     run = run_of(plan, "at", selection=Selection("validation", attack))
     train(run, tmp_path / "whole", CPU)
-    look, asked = harness.training.selection.right, []
+    look, asked = harness.training.epochs.right, []
     batches = -(-len(load("digits", "validation")) // run.recipe.batch_size)
 
     def told_to_stop(model, x, y):
@@ -169,7 +168,7 @@ def test_a_stop_while_an_epoch_is_judged_repeats_the_judgement_only(plan, tmp_pa
         return look(model, x, y)
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("harness.training.selection.right", told_to_stop)
+    monkeypatch.setattr("harness.training.epochs.right", told_to_stop)
     monkeypatch.setattr(stopping._Sigterm, "came", False)
     stopping.listen()
     try:

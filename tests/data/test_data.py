@@ -12,8 +12,8 @@ from harness.core.identity import canonical
 from harness.data import load
 from harness.data.sets import SETS
 from harness.machine import distributed
-from harness.machine.vision import import_torchvision
-from harness.training.augment import augmented, random_boxes, resized
+from harness.machine.device import import_torchvision
+from harness.training.batches import augmented, random_boxes, resized
 from harness.training.runs import Augment
 
 RNG = np.random.default_rng(0)
@@ -105,14 +105,14 @@ def test_missing_data_says_where_to_put_it(folder, monkeypatch):
     def offline(*_):
         raise OSError("no network")
 
-    monkeypatch.setattr("harness.machine.vision.torchvision_datasets", offline)
+    monkeypatch.setattr("harness.machine.device.torchvision_datasets", offline)
     monkeypatch.setattr("harness.data.sources.npm_pack", offline)
     with pytest.raises(UserError, match="put the files there, set GENERALIST_DATA"):
         load("cifar10", "test")
 
 
 def test_torchvision_imports_beside_a_cpu_torch():
-    from harness.machine.vision import torchvision_datasets
+    from harness.machine.device import torchvision_datasets
 
     assert hasattr(torchvision_datasets(), "CIFAR10")
 

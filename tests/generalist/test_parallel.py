@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from commands import descendants
 from conftest import L2, LINF, ROOT, clocks, command, run_of, weights
 
 from baselines.at import AT
 from baselines.nt import NT
-from commands import descendants
 from generalist.generalist import Generalist
 from harness.core import paths
 from harness.core.config import read_grid

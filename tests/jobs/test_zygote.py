@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import descendants
 from conftest import ROOT, command, run_of
 
-from commands import descendants
 from harness.core import paths
 from harness.core.config import CONFIG
 from harness.jobs import zygote

@@ -23,7 +23,7 @@ from harness.core import paths, stopping
 from harness.core.config import read_grid
 from harness.core.errors import UserError
 from harness.grid.plan import Plan
-from harness.models.store import load_model
+from harness.models.networks import load_model
 from harness.training.runs import whole_batch
 from harness.training.train import train
 

@@ -1,4 +1,4 @@
-"""For tests/machine/test_distributed.py, started by torchrun: one process beside all of them, in float64.
+"""For tests/machine/test_distributed.py, started by torchrun: one process and all of them, in float64.
 
 Both trainings live in this process: the one on whole batches with the team's functions switched off.
 """

@@ -14,7 +14,7 @@ from harness.data import load
 from harness.models.folding import Affine, _twins, folded
 from harness.models.frozen import frozen
 from harness.models.networks import ResNet, WideResNet, new_model
-from harness.training.augment import unit
+from harness.training.batches import unit
 
 
 def step(model, x, y, optimizer=None) -> None:

@@ -10,8 +10,8 @@ from conftest import ROOT, command
 
 from harness.core import paths
 from harness.core.config import read_claims
-from harness.core.descriptions import write_description
 from harness.core.errors import UserError
+from harness.core.paths import write_description
 from harness.core.statistics import Difference
 from harness.evaluation.records import Record, write_records
 from harness.grid.columns import Formula

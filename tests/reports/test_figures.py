@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT, snakemake
+from harness.evaluation.cells import cells
 from matplotlib import image
 from test_tables import made_up
 from threadpoolctl import threadpool_limits
 
-from harness.core.descriptions import AFTER
 from harness.core.errors import UserError
+from harness.core.paths import AFTER
 from harness.core.statistics import interval
-from harness.evaluation.cells import cells
 from harness.evaluation.records import Record
 from harness.grid.columns import Formula
 from harness.grid.plan import Plan

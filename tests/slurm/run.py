@@ -31,8 +31,8 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 from cluster import GPUS, Cluster, output  # noqa: E402
 
 from harness.core import paths  # noqa: E402
-from harness.core.arrays import read_arrays  # noqa: E402
 from harness.core.config import read_grid, read_scale  # noqa: E402
+from harness.core.files import read_arrays  # noqa: E402
 from harness.grid.plan import Plan  # noqa: E402
 from harness.jobs.resources import Machine, Request  # noqa: E402
 

@@ -14,7 +14,7 @@ from harness.core.errors import UserError
 from harness.grid.plan import Plan
 from harness.machine.device import compiled
 from harness.models.folding import folded
-from harness.models.store import load_model
+from harness.models.networks import load_model
 from harness.training.train import train
 
 CPU = torch.device("cpu")

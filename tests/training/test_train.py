@@ -14,12 +14,11 @@ from harness.core.errors import UserError
 from harness.core.files import read_sealed, write_sealed, write_whole
 from harness.data import load
 from harness.grid.plan import Plan
-from harness.models.store import load_model
+from harness.models.networks import load_model
 from harness.training.batches import Batches, on_device
+from harness.training.epochs import Selector, accuracy
 from harness.training.runs import Selection
-from harness.training.selection import Selector
 from harness.training.train import train
-from harness.training.watch import accuracy
 
 CPU = torch.device("cpu")
 
@@ -153,7 +152,7 @@ def test_an_epoch_is_judged_in_batches(plan, lab, monkeypatch):
         sizes.append(len(x))
         return perturb(attack, model, x, y, **options)
 
-    monkeypatch.setattr("harness.training.selection.perturb", attacked)
+    monkeypatch.setattr("harness.training.epochs.perturb", attacked)
     training = run.method.start(lab)
     judged = Selector(run, CPU).judge(training, 0)
     assert sum(sizes) == len(images)

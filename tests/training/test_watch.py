@@ -7,22 +7,26 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import clocks, run_of
-from test_generalist import NATURAL, ROBUST
+from conftest import LINF, clocks, run_of
 from test_train import CPU, checksum, interrupted
 
+from baselines.at import AT
+from baselines.nt import NT
 from generalist.gamma import gamma_at
 from generalist.generalist import Generalist
 from generalist.parallel import packed
 from harness.core import paths
-from harness.core.arrays import read_arrays
-from harness.core.descriptions import AFTER
+from harness.core.files import read_arrays
+from harness.core.paths import AFTER
 from harness.grid.plan import Plan
-from harness.training.learner import Average
+from harness.training.epochs import Watcher, accuracy
+from harness.training.learner import Average, Optim, Single
 from harness.training.runs import Watch
 from harness.training.train import train
-from harness.training.watch import Watcher, accuracy
 from harness.training.weights import copy_into, distance, spread
+
+ROBUST = Single(AT(LINF), Optim(lr=0.05, weight_decay=5e-4))
+NATURAL = Single(NT(), Optim(lr=0.1, weight_decay=5e-4))
 
 
 @pytest.fixture(scope="module")

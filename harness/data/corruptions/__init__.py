@@ -25,7 +25,7 @@ import numpy as np
 from harness.core.errors import expected, unknown
 from harness.core.identity import seed_from
 from harness.data.corruptions import blur, digital, noise, weather
-from harness.data.corruptions.draws import Draws
+from harness.data.corruptions.noise import Draws
 from harness.data.corruptions.strengths import STRENGTHS
 
 REVISION = 1  # raise it when generated images change

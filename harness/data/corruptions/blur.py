@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.data.corruptions.draws import Draws
 from harness.data.corruptions.linear import filtered, gaussian, pixels, separable, zoom_matrix
+from harness.data.corruptions.noise import Draws
 
 
 def gaussian_blur(x: np.ndarray, draws: Draws, sigma: float) -> np.ndarray:

@@ -6,9 +6,16 @@ import io
 
 import numpy as np
 
-from harness.data.corruptions.draws import Draws
-from harness.data.corruptions.linear import box_matrix, gaussian, separable, side
-from harness.data.corruptions.warp import grid, project, sample
+from harness.data.corruptions.linear import (
+    box_matrix,
+    gaussian,
+    grid,
+    project,
+    sample,
+    separable,
+    side,
+)
+from harness.data.corruptions.noise import Draws
 
 
 def brightness(x: np.ndarray, draws: Draws, added: float) -> np.ndarray:

@@ -4,7 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.data.corruptions.draws import Draws
+
+class Draws:
+    """Results are stacked over the images; image i always sees the stream (seed, first + i)."""
+
+    def __init__(self, seed: int, first: int, count: int) -> None:
+        self._streams = [
+            np.random.Generator(np.random.Philox(key=np.array([seed, first + i], np.uint64)))
+            for i in range(count)
+        ]
+
+    def normal(self, *shape: int) -> np.ndarray:
+        return np.stack([s.standard_normal(shape, dtype=np.float32) for s in self._streams])
+
+    def uniform(self, low: float, high: float, *shape: int) -> np.ndarray:
+        unit = np.stack([stream.random(shape, dtype=np.float32) for stream in self._streams])
+        return np.float32(low) + np.float32(high - low) * unit
+
+    def integers(self, high: int, *shape: int) -> np.ndarray:
+        return np.stack([stream.integers(high, size=shape) for stream in self._streams])
+
+    def poisson(self, means: np.ndarray) -> np.ndarray:
+        rows = zip(self._streams, means, strict=True)
+        return np.stack([stream.poisson(mean) for stream, mean in rows]).astype(np.float32)
 
 
 def gaussian_noise(x: np.ndarray, draws: Draws, sigma: float) -> np.ndarray:

@@ -19,10 +19,9 @@ from harness.core.identity import seed_from
 from harness.data.corruptions import check_images, noise, to_bytes, to_unit
 from harness.data.corruptions.blur import streaks, zoomed
 from harness.data.corruptions.digital import brightened
-from harness.data.corruptions.draws import Draws
-from harness.data.corruptions.linear import gaussian, pixels, side
+from harness.data.corruptions.linear import gaussian, pixels, project, side
+from harness.data.corruptions.noise import Draws
 from harness.data.corruptions.strengths import STRENGTHS
-from harness.data.corruptions.warp import project
 from harness.data.corruptions.weather import drops, splash
 
 FRAMES = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.data.corruptions.draws import Draws
 from harness.data.corruptions.linear import bilinear_matrix, gaussian, separable
+from harness.data.corruptions.noise import Draws
 
 _PHOTOGRAPHS = tuple(f"frost{i}.{'png' if i < 4 else 'jpg'}" for i in range(1, 7))
 _SHRINK = 0.2  # of a photograph, for a 32-pixel image

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from harness.data.corruptions.blur import streaks, zoomed
-from harness.data.corruptions.draws import Draws
 from harness.data.corruptions.linear import filtered, gaussian, pixels, side
+from harness.data.corruptions.noise import Draws
 from harness.data.corruptions.textures import frost_textures, plasma
 
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)

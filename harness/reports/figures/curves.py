@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from harness.core import paths
-from harness.core.descriptions import AFTER
 from harness.core.errors import expected
+from harness.core.paths import AFTER
 from harness.core.statistics import wilson
 from harness.grid.artefacts import Row
 from harness.reports.figures.source import Source

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from harness.core import paths
-from harness.core.arrays import read_arrays
-from harness.core.descriptions import history
+from harness.core.files import read_arrays
+from harness.core.paths import read_history
 from harness.data import Images, load
 from harness.evaluation.numbers import Records
 from harness.evaluation.trust import Check
@@ -48,7 +48,7 @@ class Source:
         return entry["classes"][number] if "classes" in entry else str(number)
 
     def history(self, run: str) -> pd.DataFrame:
-        return history(self.results, run)
+        return read_history(self.results, run)
 
     def trace(self, run: str) -> dict[str, np.ndarray]:
         return read_arrays(paths.trace(self.results, run))

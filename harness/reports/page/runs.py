@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from harness.core.descriptions import description, history
+from harness.core.paths import read_description
 from harness.evaluation.numbers import read_checks
 from harness.grid.plan import Plan
 from harness.reports.page.sparklines import charts
@@ -39,7 +39,7 @@ def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
 
 
 def _run(run: str, found: Mapping[str, Any], results: Path) -> dict[str, Any]:
-    about = description(results, run)
+    about = read_description(results, run)
     return {
         **about,
         "config": config_text(about["run"]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from harness.core.descriptions import AFTER
+from harness.core.paths import AFTER
 
 WIDTH, HEIGHT = 240, 80
 X = "epoch"
