@@ -8,12 +8,13 @@ from snakemake.exceptions import WorkflowError
 sys.path.insert(0, str(Path(workflow.basedir)))
 from harness.core import paths
 from harness.core.config import CONFIG, ROOT, scales
-from harness.grid.entries import entries
 from harness.core.errors import UserError
-from harness.reports.manifest import no_future, settle
+from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
+from harness.jobs.spec import evaluation_spec, training_spec
 from harness.jobs.zygote import launch
+from harness.reports.manifest import NAME, Manifest, no_future
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
@@ -32,21 +33,28 @@ if JOBS is not None and not (isinstance(JOBS, int) and JOBS > 0):
     )
 
 
+RUNS = {}  # run -> the plan that has it, of the scales that were planned so far
+
+
 @lru_cache
 def plan(scale):
     """A scale's plan; a mistake in the config stops the workflow with one sentence."""
     try:
-        return Plan.read(scale, Path(GRID))
+        found = Plan.read(scale, Path(GRID))
     except UserError as error:
         raise WorkflowError(str(error)) from None
+    RUNS.update({run: found for run in found.runs if run not in RUNS})
+    return found
 
 
-@lru_cache(maxsize=None)
-def scale_of(run):
-    """A run's id does not tell its scale; any scale that plans it describes it fully."""
-    for scale in dict.fromkeys([SCALE, *scales()]):
-        if run in plan(scale).runs:
-            return scale
+def plan_of(run):
+    """The plan that has a run. Reports of another scale, asked for by path, planned theirs already;
+    only a job of a batch system, which is given nothing but the run, may have to look.
+    """
+    for scale in [SCALE, *scales()]:
+        if run in RUNS:
+            return RUNS[run]
+        plan(scale)
     raise WorkflowError(
         f"expected a run that a scale plans, found {run!r}; "
         f"`python -m harness plan --runs --scale {SCALE}` lists them."
@@ -61,22 +69,28 @@ def records_of(scale, runs):
 
 def parts_of(run, fingerprint):
     """What the jobs say that share an evaluation; a single job does it all by itself."""
-    jobs = JOBS or plan(scale_of(run)).jobs
+    jobs = JOBS or plan_of(run).jobs
     evaluation = f"{run}-{fingerprint}"
     numbers = range(1, jobs + 1) if jobs > 1 else ()
     return [str(paths.part(RESULTS, evaluation, number, jobs)) for number in numbers]
 
 
-def claim_records(scale):
-    """What the claims are judged on; their module is imported only where somebody asks."""
-    from harness.papers.claims import read, runs
+def claim_files(scale):
+    """What the claims are judged on: records, and the checks of the models behind them."""
+    from harness.papers.claims import read, runs  # only where somebody asks
 
-    return records_of(scale, runs(plan(scale), read(plan(scale))))
+    found = read(plan(scale))
+    named = dict.fromkeys(name for claim in found for name in claim.artefacts)
+    checks = [
+        check_file(scale, name) for name in named if name in plan(scale).artefacts
+    ]
+    sources = [CONFIG / "claims.yaml", ROOT / "reports" / "published" / "values.csv"]
+    return [*map(str, sources), *records_of(scale, runs(plan(scale), found)), *checks]
 
 
 def processes(run):
     """How many processes train a run side by side; each gets the scale's threads."""
-    return plan(scale_of(run)).runs[run].processes
+    return plan_of(run).runs[run].processes
 
 
 def asks(job):
@@ -85,7 +99,7 @@ def asks(job):
 
     @lru_cache(maxsize=None)
     def request(run, attempt, parts):
-        return job(plan(scale_of(run)), run, attempt, parts)
+        return job(plan_of(run), run, attempt, parts)
 
     def ask(wildcards, attempt):
         return request(wildcards.run, attempt, int(wildcards.get("parts", 1)))
@@ -117,30 +131,61 @@ def figure_files(scale, name):
     return [str(place(RESULTS, run)) for run in wanted.runs for place in places]
 
 
+def entry_files():
+    """What RobustBench's entries are made of."""
+    found = [entry for some in ENTRIES.values() for entry in some]
+    checks = [check_file(SCALE, entry.artefact.name) for entry in found]
+    return [
+        *records_of(SCALE, dict.fromkeys(e.run for e in found)),
+        *dict.fromkeys(checks),
+    ]
+
+
+def check_file(scale, name):
+    return artefact_files(scale, name)[-1]
+
+
 def artefact_files(scale, name):
     wanted = artefact(scale, name)
     stem = f"reports/{scale}/{wanted.folder}/{name}"
     return [stem + suffix for suffix in wanted.suffixes]
 
 
+@lru_cache
+def manifest(scale):
+    return Manifest(plan(scale), Path("reports"))
+
+
+def current(scale, report, inputs, outputs):
+    """A report's inputs as Snakemake is to compare them. Where checksums prove that the report is made
+    of them, their times do not count (git keeps none). Where they prove that it is not, a new input says
+    so, whatever the times. Otherwise the times decide."""
+    state = manifest(scale).state(report, inputs, outputs)
+    if state is True:
+        return [ancient(file) for file in inputs]
+    changed = [f"results/changed/{scale}/{report}-{state}.txt"] if state else []
+    return [*inputs, *changed]
+
+
 onstart:
+    no_future(RESULTS.glob("models/*/*"))
+    no_future(RESULTS.glob("records/*.npz"))
+    no_future(Path("reports", SCALE).rglob("*"))
     # One process imports torch; train and evaluate are forked from it. Not a batch system's jobs.
     if workflow.local_exec:
-        launch(SCALE, GRID)
+        launch()
 
-
-no_future(RESULTS.glob("models/*/*"))
-no_future(RESULTS.glob("records/*.npz"))
-no_future(Path("reports", SCALE).rglob("*"))
 
 # Planned here so that a bad config is reported before anything else.
-ENTRIES = entries(plan(SCALE))
-settle(plan(SCALE), Path("reports"))
+ENTRIES = entries(plan(SCALE).artefacts)
+ENTRY_FILES = [f"reports/{SCALE}/robustbench/{name}.json" for name in ENTRIES]
 
 
 wildcard_constraints:
     run=r"[\w.]+-[\w.]+-[\w.]+-s\d+-[0-9a-f]{10}",
     hash=r"[0-9a-f]{10}",
+    state=r"[0-9a-f]{10}",
+    report=r"\w+",
     artefact=r"\w+",
     scale=r"\w+",
     set=r"[\w-]+",

@@ -85,7 +85,7 @@ def model_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> lis
 
 
 def checks_path(reports: Path, plan: Plan, artefact: str) -> Path:
-    return reports / plan.name / "checks" / f"{artefact}.json"
+    return reports / plan.name / plan.artefact(artefact).folder / f"{artefact}.json"
 
 
 def write_checks(

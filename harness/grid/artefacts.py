@@ -76,7 +76,9 @@ class Artefact:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        return (".csv", ".md", ".tex") if self.kind == "table" else (".csv", ".pdf", ".png")
+        """The last one holds the checks of the models that are shown."""
+        views = (".md", ".tex") if self.kind == "table" else (".pdf", ".png")
+        return (".csv", *views, ".json")
 
 
 def only(entry: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:

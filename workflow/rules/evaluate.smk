@@ -10,8 +10,6 @@ rule evaluate:
         str(paths.records(RESULTS, "{run}-{hash}")),
     log:
         "results/logs/evaluate/{run}-{hash}.log",
-    benchmark:
-        "results/benchmarks/evaluate/{run}-{hash}.tsv"
     priority: 10
     conda:
         "../../environment.yml"
@@ -20,14 +18,13 @@ rule evaluate:
         **asks(MACHINE.evaluate),
     params:
         python=PYTHON,
-        grid=GRID,
         device=DEVICE,
-        scale=lambda wildcards: scale_of(wildcards.run),
+        spec=lambda wildcards: evaluation_spec(plan_of(wildcards.run), wildcards.run),
         part="",
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
-        "exec {params.python:q} -m harness start --gpus {resources.gpu} evaluate --grid {params.grid:q} "
-        "--scale {params.scale} --run {wildcards.run} {params.part} "
+        "exec {params.python:q} -m harness start --gpus {resources.gpu} evaluate "
+        "--spec {params.spec:q} {params.part} "
         "--threads {threads} --device {params.device:q} > {log} 2>&1"
 
 
@@ -40,7 +37,5 @@ use rule evaluate as evaluate_part with:
         str(paths.part(RESULTS, "{run}-{hash}", "{part}", "{parts}")),
     log:
         "results/logs/evaluate_part/{run}-{hash}-{part}-of-{parts}.log",
-    benchmark:
-        "results/benchmarks/evaluate_part/{run}-{hash}-{part}-of-{parts}.tsv"
     params:
         part=lambda wildcards: f"--part {wildcards.part}/{wildcards.parts}",

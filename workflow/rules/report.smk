@@ -7,13 +7,19 @@ localrules:
     manifest,
     verdicts,
     robustbench,
+    changed,
 
 
 rule table:
     input:
-        lambda wildcards: record_files(wildcards.scale, wildcards.artefact),
+        lambda wildcards: current(
+            wildcards.scale,
+            wildcards.artefact,
+            record_files(wildcards.scale, wildcards.artefact),
+            artefact_files(wildcards.scale, wildcards.artefact),
+        ),
     output:
-        multiext("reports/{scale}/tables/{artefact}", ".csv", ".md", ".tex"),
+        multiext("reports/{scale}/tables/{artefact}", ".csv", ".md", ".tex", ".json"),
     log:
         "results/logs/table/{scale}-{artefact}.log",
     benchmark:
@@ -30,9 +36,14 @@ rule table:
 
 rule figure:
     input:
-        lambda wildcards: figure_files(wildcards.scale, wildcards.artefact),
+        lambda wildcards: current(
+            wildcards.scale,
+            wildcards.artefact,
+            figure_files(wildcards.scale, wildcards.artefact),
+            artefact_files(wildcards.scale, wildcards.artefact),
+        ),
     output:
-        multiext("reports/{scale}/figures/{artefact}", ".csv", ".pdf", ".png"),
+        multiext("reports/{scale}/figures/{artefact}", ".csv", ".pdf", ".png", ".json"),
     log:
         "results/logs/figure/{scale}-{artefact}.log",
     benchmark:
@@ -49,12 +60,19 @@ rule figure:
 
 rule page:
     input:
-        "reports/{scale}/claims.csv",
-        artefacts=lambda wildcards: [
-            file
-            for name in plan(wildcards.scale).artefacts
-            for file in artefact_files(wildcards.scale, name)
-        ],
+        lambda wildcards: current(
+            wildcards.scale,
+            "index",
+            [
+                f"reports/{wildcards.scale}/claims.csv",
+                *(
+                    file
+                    for name in plan(wildcards.scale).artefacts
+                    for file in artefact_files(wildcards.scale, name)
+                ),
+            ],
+            [f"reports/{wildcards.scale}/index.html"],
+        ),
     output:
         "reports/{scale}/index.html",
     log:
@@ -73,8 +91,12 @@ rule page:
 # All that the default target wants, and the checksums of what it was made of.
 rule manifest:
     input:
-        f"reports/{SCALE}/index.html",
-        [f"reports/{SCALE}/robustbench/{name}.json" for name in ENTRIES],
+        current(
+            SCALE,
+            "index",
+            [f"reports/{SCALE}/index.html", *ENTRY_FILES],
+            [f"reports/{SCALE}/index.html", *ENTRY_FILES],
+        ),
     output:
         f"reports/{SCALE}/made_of.sha256",
     log:
@@ -106,15 +128,18 @@ rule unknown_artefact:
     input:
         lambda wildcards: artefact(SCALE, wildcards.name),
     output:
-        r"{name,(cvpr23|zipper|plusplus)_[^/]+}",
+        r"{name,(cvpr23|zipper|plusplus|extra)_[^/]+}",
 
 
-# What becomes of the papers' claims: `snakemake --cores 2 claims`.
+# The papers' claims, judged: `snakemake --cores 2 claims`.
 rule verdicts:
     input:
-        claims=str(CONFIG / "claims.yaml"),
-        published=str(ROOT / "reports" / "published" / "values.csv"),
-        records=lambda wildcards: claim_records(wildcards.scale),
+        lambda wildcards: current(
+            wildcards.scale,
+            "claims",
+            claim_files(wildcards.scale),
+            [f"reports/{wildcards.scale}/claims{end}" for end in (".csv", ".md")],
+        ),
     output:
         multiext("reports/{scale}/claims", ".csv", ".md"),
     log:
@@ -138,11 +163,9 @@ rule claims:
 # Every model with an AutoAttack number, in RobustBench's form.
 rule robustbench:
     input:
-        records_of(
-            SCALE, dict.fromkeys(e.run for some in ENTRIES.values() for e in some)
-        ),
+        lambda wildcards: current(SCALE, "robustbench", entry_files(), ENTRY_FILES),
     output:
-        [f"reports/{SCALE}/robustbench/{name}.json" for name in ENTRIES],
+        ENTRY_FILES,
     log:
         f"results/logs/robustbench/{SCALE}.log",
     benchmark:
@@ -155,3 +178,11 @@ rule robustbench:
         scale=SCALE,
     shell:
         "{params.python:q} -m harness robustbench --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"
+
+
+# An input that exists only to say that a report must be made again: see `current`.
+rule changed:
+    output:
+        touch("results/changed/{scale}/{report}-{state}.txt"),
+    log:
+        "results/logs/changed/{scale}-{report}-{state}.log",

@@ -4,7 +4,7 @@ rule train:
     input:
         parents=lambda wildcards: [
             str(paths.model(RESULTS, parent))
-            for parent in plan(scale_of(wildcards.run)).runs[wildcards.run].parents
+            for parent in plan_of(wildcards.run).runs[wildcards.run].parents
         ],
     output:
         model=str(paths.model(RESULTS, "{run}")),
@@ -13,8 +13,6 @@ rule train:
         trace=str(paths.trace(RESULTS, "{run}")),
     log:
         "results/logs/train/{run}.log",
-    benchmark:
-        "results/benchmarks/train/{run}.tsv"
     conda:
         "../../environment.yml"
     threads: lambda wildcards: plan(SCALE).scale["threads"] * processes(wildcards.run)
@@ -23,11 +21,10 @@ rule train:
     params:
         threads=lambda wildcards, threads: max(1, threads // processes(wildcards.run)),
         python=PYTHON,
-        grid=GRID,
         device=DEVICE,
-        scale=lambda wildcards: scale_of(wildcards.run),
+        spec=lambda wildcards: training_spec(plan_of(wildcards.run), wildcards.run),
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
-        "exec {params.python:q} -m harness start --gpus {resources.gpu} train --grid {params.grid:q} "
-        "--scale {params.scale} --run {wildcards.run} "
+        "exec {params.python:q} -m harness start --gpus {resources.gpu} train "
+        "--spec {params.spec:q} "
         "--threads {params.threads} --device {params.device:q} > {log} 2>&1"

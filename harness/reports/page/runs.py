@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from harness.core.paths import read_description
+from harness.core.paths import read_description, read_history
 from harness.evaluation.numbers import read_checks
 from harness.grid.plan import Plan
 from harness.reports.page.sparklines import charts
@@ -43,7 +43,7 @@ def _run(run: str, found: Mapping[str, Any], results: Path) -> dict[str, Any]:
     return {
         **about,
         "config": config_text(about["run"]),
-        "charts": charts(history(results, run), about["deployed_epoch"]),
+        "charts": charts(read_history(results, run), about["deployed_epoch"]),
         **found,
     }
 
