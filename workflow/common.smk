@@ -14,7 +14,7 @@ from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
 from harness.jobs.spec import evaluation_spec, training_spec
 from harness.jobs.zygote import launch
-from harness.reports.manifest import NAME, Manifest, no_future
+from harness.reports.manifest import CHANGED, CURRENT, NAME, Manifest, no_future
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
@@ -118,25 +118,25 @@ def artefact(scale, name):
         raise WorkflowError(str(error)) from None
 
 
-def record_files(scale, name):
-    return records_of(scale, artefact(scale, name).runs)
-
-
-def figure_files(scale, name):
-    """A figure of numbers is drawn from records; one of training, from what the runs wrote down."""
+def source_files(scale, name):
+    """Numbers are made of records; a figure of training, of what the runs wrote down."""
     wanted = artefact(scale, name)
     if wanted.columns:
-        return record_files(scale, name)
+        return records_of(scale, wanted.runs)
     places = (paths.history, paths.trace)
     return [str(place(RESULTS, run)) for run in wanted.runs for place in places]
 
 
-def entry_files():
+def entries_of(scale):
+    return entries(plan(scale).artefacts)
+
+
+def entry_files(scale):
     """What RobustBench's entries are made of."""
-    found = [entry for some in ENTRIES.values() for entry in some]
-    checks = [check_file(SCALE, entry.artefact.name) for entry in found]
+    found = [entry for some in entries_of(scale).values() for entry in some]
+    checks = [check_file(scale, entry.artefact.name) for entry in found]
     return [
-        *records_of(SCALE, dict.fromkeys(e.run for e in found)),
+        *records_of(scale, dict.fromkeys(e.run for e in found)),
         *dict.fromkeys(checks),
     ]
 
@@ -152,19 +152,48 @@ def artefact_files(scale, name):
 
 
 @lru_cache
+def reports_of(scale):
+    """Report -> the files that it is made of, and the files that it is."""
+    made = {
+        name: (source_files(scale, name), artefact_files(scale, name))
+        for name in plan(scale).artefacts
+    }
+    shown = [file for _, files in made.values() for file in files]
+    claims = [f"reports/{scale}/claims{suffix}" for suffix in (".csv", ".md")]
+    page = [f"reports/{scale}/index.html"]
+    models = [f"reports/{scale}/robustbench/{name}.json" for name in entries_of(scale)]
+    return {
+        **made,
+        "claims": (claim_files(scale), claims),
+        "index": ([*shown, claims[0]], page),
+        "robustbench": (entry_files(scale), models),
+        "manifest": ([*page, *models], [f"reports/{scale}/{NAME}"]),
+    }
+
+
+@lru_cache
+def report_state(scale, report):
+    """What checksums say of a report: harness/reports/manifest.py."""
+    return manifest(scale).state(report, *reports_of(scale)[report])
+
+
+@lru_cache
 def manifest(scale):
     return Manifest(plan(scale), Path("reports"))
 
 
-def current(scale, report, inputs, outputs):
-    """A report's inputs as Snakemake is to compare them. Where checksums prove that the report is made
-    of them, their times do not count (git keeps none). Where they prove that it is not, a new input says
-    so, whatever the times. Otherwise the times decide."""
-    state = manifest(scale).state(report, inputs, outputs)
-    if state is True:
-        return [ancient(file) for file in inputs]
-    changed = [f"results/changed/{scale}/{report}-{state}.txt"] if state else []
-    return [*inputs, *changed]
+# As old as this process, so newer than any report that was there before. Elsewhere than on Linux: old.
+NOW = "/proc/self/cmdline" if sys.platform == "linux" else "/dev/null"
+
+
+def current(scale, report):
+    """A report's inputs. Where checksums prove that it is made of them, their times do not count (git
+    keeps none). Where they prove that it is to show something else, it is older than `NOW`.
+    """
+    inputs, state = reports_of(scale)[report][0], report_state(scale, report)
+    if state == CURRENT:
+        inputs = [ancient(file) for file in inputs]
+    return [*inputs, NOW if state == CHANGED else ancient(NOW)]
 
 
 onstart:
@@ -177,15 +206,12 @@ onstart:
 
 
 # Planned here so that a bad config is reported before anything else.
-ENTRIES = entries(plan(SCALE).artefacts)
-ENTRY_FILES = [f"reports/{SCALE}/robustbench/{name}.json" for name in ENTRIES]
+plan(SCALE)
 
 
 wildcard_constraints:
     run=r"[\w.]+-[\w.]+-[\w.]+-s\d+-[0-9a-f]{10}",
     hash=r"[0-9a-f]{10}",
-    state=r"[0-9a-f]{10}",
-    report=r"\w+",
     artefact=r"\w+",
     scale=r"\w+",
     set=r"[\w-]+",

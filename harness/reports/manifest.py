@@ -21,6 +21,7 @@ from harness.grid.plan import Plan, reported
 
 NAME = "made_of.sha256"  # in the form of `sha256sum`, which can check it too
 _REMARK = "# "  # which `sha256sum` skips
+CURRENT, CHANGED, UNKNOWN = "current", "changed", "unknown"
 _SKEW = 60 * 10**9  # nanoseconds: machines that share a disk may differ by seconds
 
 
@@ -63,17 +64,19 @@ class Manifest:
         self._sums = {name: value for value, name in pairs}
         self._now = contents(plan) if lines else {}
 
-    def state(self, report: str, inputs: Iterable[str], outputs: Iterable[str]) -> bool | str:
-        """True: current. A checksum of what changed: to be made again. False: only times can tell.
+    def state(self, report: str, inputs: Iterable[str], outputs: Iterable[str]) -> str:
+        """Is a report current, or changed (to be made again)? Unknown: only times can tell.
 
         A damaged manifest matches no file, and harms nothing.
         """
-        now = {name: _sum(name) for name in inputs}
-        if not all(now.values()) or not all(self._holds(name) for name in outputs):
-            return False
-        known = {name: self._sums.get(name) for name in [*now, report]}
-        now[report] = self._now.get(report, "")
-        return True if now == known else _number(sorted(now.items()))[:10]
+        if not all(self._holds(name) for name in outputs):
+            return UNKNOWN
+        if self._sums.get(report) != self._now[report]:
+            return CHANGED
+        inputs = list(inputs)
+        if not all(map(_sum, inputs)):
+            return UNKNOWN
+        return CURRENT if all(map(self._holds, inputs)) else CHANGED
 
     def _holds(self, name: str) -> bool:
         return self._sums.get(name, "") == _sum(name) != ""

@@ -5,13 +5,13 @@ from functools import cache
 
 import pytest
 from conftest import command
+from harness.evaluation.cells import published
 
 from harness.attacks.attack import Threat
 from harness.attacks.balls import Ball
 from harness.attacks.pgd import PGD
 from harness.data import count
-from harness.evaluation.cells import published
-from harness.grid.entries import entries
+from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
 from harness.papers.claims import read, runs
 from harness.training.runs import Augment, TrainRun, pieces, trained_norms
@@ -101,7 +101,7 @@ def test_generalist_s_moments_are_shares_of_the_run():
 
 def test_every_model_of_cifar100_has_a_file_of_its_own():
     """RobustBench's files go by the names of rows, which two tables share here."""
-    found = entries(paper())
+    found = entries(paper().artefacts)
     epochs = {
         name: {paper().run(entry.run).recipe.epochs for entry in some}
         for name, some in found.items()

@@ -11,8 +11,8 @@ from conftest import ROOT, command
 from harness.core import paths
 from harness.core.config import read_papers
 from harness.evaluation.records import Record, read_records, write_records
+from harness.grid.artefacts import entries
 from harness.grid.build import registry
-from harness.grid.entries import entries
 from harness.grid.plan import Plan
 from harness.reports.robustbench import model_info, write_entries
 
@@ -80,7 +80,7 @@ def files(small, tmp_path_factory):
 
 
 def test_one_file_per_model_and_threat(small, files):
-    assert sorted(files) == sorted(entries(small))
+    assert sorted(files) == sorted(entries(small.artefacts))
     assert sorted(files) == [
         "cifar10_resnet18_at_L2",
         AT,
@@ -115,7 +115,7 @@ def test_what_was_really_measured_is_said(files):
 
 
 def test_at_paper_scale_the_real_names_stand():
-    found = entries(Plan.read("paper"))
+    found = entries(Plan.read("paper").artefacts)
     (entry,) = [e for e in found[AT] if e.artefact.name == "cvpr23_table1a"]
     assert entry.eps == "8/255"
     assert {e.eps for some in found.values() for e in some if e.robust.dataset == "mnist"} == {
@@ -125,7 +125,7 @@ def test_at_paper_scale_the_real_names_stand():
 
 @pytest.mark.parametrize("scale", ["lite", "paper"])
 def test_presets_that_come_to_the_same_training_are_one_file(scale):
-    found = entries(Plan.read(scale))
+    found = entries(Plan.read(scale).artefacts)
     assert all(len({(e.run, e.eps) for e in some}) == 1 for some in found.values())
     rows = [(some[0].run, some[0].eps, name.partition("-")[0]) for name, some in found.items()]
     assert len(rows) == len(set(rows))
@@ -147,7 +147,7 @@ def test_every_method_has_a_paper(plan):
 
 def test_a_method_of_one_s_own_goes_by_its_label(small, tmp_path):
     store(small, tmp_path, [])
-    (entry,) = entries(small)["cifar10_resnet18_mine_Linf"]
+    (entry,) = entries(small.artefacts)["cifar10_resnet18_mine_Linf"]
     read = read_records(paths.records(tmp_path, small.evaluations[entry.run].id))
     mine = model_info(small, entry, read, None, {**read_papers(), "methods": {}})
     assert (mine["name"], mine["authors"], mine["venue"]) == ("mine", "", "")
@@ -175,7 +175,7 @@ def test_the_command(small, tmp_path):
     grid.write_text(yaml.safe_dump(dict(small.grid)))
     done = command("harness", "robustbench", "--scale", "ci", "--grid", str(grid), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert f"{len(entries(small))} files" in done.stdout
+    assert f"{len(entries(small.artefacts))} files" in done.stdout
     assert (tmp_path / "reports" / "ci" / "robustbench" / f"{AT}.json").exists()
 
 
@@ -192,4 +192,4 @@ def test_the_workflow_makes_entries_and_claims_from_records(small, tmp_path):
     report = tmp_path / "reports" / "ci"
     assert "only_89_46" in (report / "claims.csv").read_text()
     assert (report / "claims.md").exists()
-    assert len(list((report / "robustbench").glob("*.json"))) == len(entries(small))
+    assert len(list((report / "robustbench").glob("*.json"))) == len(entries(small.artefacts))

@@ -7,17 +7,11 @@ localrules:
     manifest,
     verdicts,
     robustbench,
-    changed,
 
 
 rule table:
     input:
-        lambda wildcards: current(
-            wildcards.scale,
-            wildcards.artefact,
-            record_files(wildcards.scale, wildcards.artefact),
-            artefact_files(wildcards.scale, wildcards.artefact),
-        ),
+        lambda wildcards: current(wildcards.scale, wildcards.artefact),
     output:
         multiext("reports/{scale}/tables/{artefact}", ".csv", ".md", ".tex", ".json"),
     log:
@@ -36,12 +30,7 @@ rule table:
 
 rule figure:
     input:
-        lambda wildcards: current(
-            wildcards.scale,
-            wildcards.artefact,
-            figure_files(wildcards.scale, wildcards.artefact),
-            artefact_files(wildcards.scale, wildcards.artefact),
-        ),
+        lambda wildcards: current(wildcards.scale, wildcards.artefact),
     output:
         multiext("reports/{scale}/figures/{artefact}", ".csv", ".pdf", ".png", ".json"),
     log:
@@ -60,19 +49,7 @@ rule figure:
 
 rule page:
     input:
-        lambda wildcards: current(
-            wildcards.scale,
-            "index",
-            [
-                f"reports/{wildcards.scale}/claims.csv",
-                *(
-                    file
-                    for name in plan(wildcards.scale).artefacts
-                    for file in artefact_files(wildcards.scale, name)
-                ),
-            ],
-            [f"reports/{wildcards.scale}/index.html"],
-        ),
+        lambda wildcards: current(wildcards.scale, "index"),
     output:
         "reports/{scale}/index.html",
     log:
@@ -91,12 +68,7 @@ rule page:
 # All that the default target wants, and the checksums of what it was made of.
 rule manifest:
     input:
-        current(
-            SCALE,
-            "index",
-            [f"reports/{SCALE}/index.html", *ENTRY_FILES],
-            [f"reports/{SCALE}/index.html", *ENTRY_FILES],
-        ),
+        current(SCALE, "manifest"),
     output:
         f"reports/{SCALE}/made_of.sha256",
     log:
@@ -134,12 +106,7 @@ rule unknown_artefact:
 # The papers' claims, judged: `snakemake --cores 2 claims`.
 rule verdicts:
     input:
-        lambda wildcards: current(
-            wildcards.scale,
-            "claims",
-            claim_files(wildcards.scale),
-            [f"reports/{wildcards.scale}/claims{end}" for end in (".csv", ".md")],
-        ),
+        lambda wildcards: current(wildcards.scale, "claims"),
     output:
         multiext("reports/{scale}/claims", ".csv", ".md"),
     log:
@@ -163,9 +130,9 @@ rule claims:
 # Every model with an AutoAttack number, in RobustBench's form.
 rule robustbench:
     input:
-        lambda wildcards: current(SCALE, "robustbench", entry_files(), ENTRY_FILES),
+        lambda wildcards: current(SCALE, "robustbench"),
     output:
-        ENTRY_FILES,
+        reports_of(SCALE)["robustbench"][1],
     log:
         f"results/logs/robustbench/{SCALE}.log",
     benchmark:
@@ -178,11 +145,3 @@ rule robustbench:
         scale=SCALE,
     shell:
         "{params.python:q} -m harness robustbench --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"
-
-
-# An input that exists only to say that a report must be made again: see `current`.
-rule changed:
-    output:
-        touch("results/changed/{scale}/{report}-{state}.txt"),
-    log:
-        "results/logs/changed/{scale}-{report}-{state}.log",
