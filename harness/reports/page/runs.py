@@ -1,6 +1,6 @@
-"""What the page says of each run: its config in readable form, its curves, its trust checks.
+"""The section of each run on the page: its config in readable form, curves, trust checks.
 
-Records are read one model at a time: at paper scale they would not fit in memory together.
+Records are read one model at a time: at paper scale all of them would not fit in memory.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _GREY_LEVELS = 255
 
 
 def runs(plan: Plan, results: Path) -> list[dict[str, Any]]:
-    """Every model of the plan, by id; parents that nothing shows have no records."""
+    """Every model of the plan, by id; runs that are only parents have no records."""
     uses = _uses(plan)
     return [_run(plan, run, uses[run], results) for run in sorted(plan.runs)]
 
 
 def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
-    """Under which labels, and in which artefacts, a run appears."""
+    """The labels and artefacts of each run."""
     uses: dict[str, dict[str, list[str]]] = {
         run: {"labels": [], "artefacts": []} for run in plan.runs
     }
@@ -55,7 +55,7 @@ def _run(plan: Plan, run: str, uses: Mapping[str, Any], results: Path) -> dict[s
 
 
 def _evaluated(plan: Plan, run: str, results: Path) -> dict[str, Any]:
-    """Each check once, failures first, though several artefacts may ask for it."""
+    """Each check once, failures first, even if several artefacts ask for it."""
     if run not in plan.evaluations:
         return {"checks": [], "sources": {}, "evaluation_seconds": 0.0}
     read = read_records(paths.records(results, plan.evaluations[run].id), run)
@@ -73,14 +73,14 @@ def _evaluated(plan: Plan, run: str, results: Path) -> dict[str, Any]:
 
 
 def config_text(run: Mapping[str, Any]) -> str:
-    """A run's canonical JSON as YAML without what only its identity needs."""
+    """A run's canonical JSON as YAML, without the fields that only its id needs."""
     return yaml.dump(
         readable(run, "TrainRun"), Dumper=_Compact, sort_keys=False, allow_unicode=True, width=80
     )
 
 
 def readable(value: Any, key: str = "") -> Any:
-    """Class names only where the field's name does not say them, radii in grey levels."""
+    """Class names only where the field's name differs from them; radii in grey levels."""
     if isinstance(value, Mapping):
         fields = {
             name: readable(entry, name)
@@ -99,7 +99,7 @@ def readable(value: Any, key: str = "") -> Any:
 
 
 def _number(value: Fraction, in_levels: bool) -> float | str:
-    """A decimal if that is exact, else a fraction; 12/85 was written as 36/255."""
+    """A decimal if that is exact, else a fraction; 12/85 is shown as 36/255."""
     decimal, levels = float(f"{float(value):g}"), value * _GREY_LEVELS
     if Fraction(str(decimal)) == value:
         return int(decimal) if decimal.is_integer() else decimal
@@ -107,7 +107,7 @@ def _number(value: Fraction, in_levels: bool) -> float | str:
 
 
 class _Compact(yaml.SafeDumper):
-    """Lists of plain numbers on one line, repeated parts in full."""
+    """Lists of plain values on one line; no YAML aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
