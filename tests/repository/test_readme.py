@@ -5,9 +5,11 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import ROOT
 
 from harness.core.commands import COMMANDS
@@ -130,3 +132,21 @@ def test_the_example_of_the_readme_runs(tmp_path):
     accuracy = {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
     assert accuracy["natural"] > 0.9  # it has learnt digits
     assert accuracy["PGD20"] < 0.2  # without an adversary, so it has no robustness
+
+
+def test_one_version_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    releases = re.findall(r"^## (\S+) - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert releases[0] == (version, str(citation["date-released"]))
+    assert citation["version"] == version
+    assert [date for _, date in releases] == sorted((date for _, date in releases), reverse=True)
+
+
+def test_hooks_run_the_pinned_tools():
+    """From the environment, so that a commit and `make lint` agree and nothing is downloaded."""
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert local["repo"] == "local"
+    for hook in local["hooks"]:
+        tool = hook["entry"].split()[0].removeprefix(".venv/bin/")
+        assert f'"{tool}==' in (ROOT / "pyproject.toml").read_text()
