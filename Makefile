@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 BIN := .venv/bin
 
-.PHONY: reproduce test test-slurm lint types bench drills clean help
+.PHONY: reproduce test coverage test-slurm lint types bench drills clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## */: /'
@@ -13,7 +13,12 @@ reproduce: .venv/ready  ## build every table and figure at smoke scale, and the 
 	@echo "the page is at reports/smoke/index.html"
 
 test: lint types  ## lint, types, unit tests and a small DAG
-	$(BIN)/pytest -n $(CORES) --dist loadfile  # a file's tests share what they built
+	$(BIN)/pytest -n $(CORES) --dist loadfile $(COVER)  # a file's tests share what they built
+
+coverage: COVER = --cov --cov-report=
+coverage: test   ## the tests, then the ten files whose lines they run least, and the total
+	@echo "coverage, a lower bound: jobs in processes of their own do not count"
+	@$(BIN)/coverage report | sed -n '1,12p;/^TOTAL/p'
 
 test-slurm: .venv/ready  ## a part of the grid through a real Slurm on this machine; installs it, as root
 	$(BIN)/pip install --quiet -e ".[slurm]"

@@ -1,7 +1,8 @@
 """Measure the parts named, or all, and write benchmarks/README.md from what was measured.
 
-Every part is a module with `measure()` and runs in a process of its own. Its docstring is its method,
-its rows are kept in benchmarks/measured/: one part can be measured again without the others.
+Every part is a module with `measure()` and runs in its own process. Its docstring describes the
+method in the README. Its rows are kept in benchmarks/measured/, so one part can be measured without
+the others.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ PARTS = {
 HERE = Path(__file__).parent
 _HEAD = """# Speed, side by side
 
-Written by `make bench`; do not edit. Contenders take turns, round after round, in one process unless
-a part says otherwise, and a ratio is the median over rounds of the ratio within a round: absolute
-seconds are noise on a shared machine. What is compared is the same mathematics. One part alone:
-`python -m benchmarks training`.
+Written by `make bench`; do not edit. Both sides of a comparison compute the same mathematics. They
+take turns, round after round, in one process unless a part says otherwise. A ratio is the median
+over rounds of the ratio within a round: absolute seconds are noise on a shared machine. One part
+alone: `python -m benchmarks training`.
 """
 
 

@@ -1,12 +1,12 @@
 """PGD of 20 steps against torchattacks and foolbox: same network, same batch, every image attacked.
 
-`resnet18` is nearly all convolution, which runs at the processor's speed in anybody's hands: there
-is little to gain but BatchNorm. Tried and not kept: ReLU and shortcut fused into the convolutions
-by hand, the weights packed beforehand (0 to 2 % of a gradient step); Winograd's F(4x4, 3x3) from
-256 channels on (such a layer by itself 1.6 to 1.8 times as fast, an attack 1.08 to 1.12 times: its
-kernels are four times the size, which probably empties the cache for all else). `tiny_wide` is a
-network of the smoke scale. An evaluation also spares the images that are wrong before any attack;
-that is not counted here.
+`resnet18` is nearly all convolution, which runs at the processor's speed in every library: only
+BatchNorm can be saved. Tried and not kept: fusing ReLU and shortcut into the convolutions by hand,
+packing the weights beforehand (0 to 2 % of a gradient step); Winograd's F(4x4, 3x3) from 256
+channels on (such a layer alone is 1.6 to 1.8 times as fast, an attack 1.08 to 1.12 times: its
+kernels are four times the size, which probably evicts everything else from the cache). `tiny_wide`
+is a network of the smoke scale. An evaluation also skips the images that are wrong before any
+attack; that is not counted here.
 """
 
 from __future__ import annotations

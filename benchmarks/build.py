@@ -1,8 +1,8 @@
 """The smoke build of everything from scratch: its wall time against the work in it.
 
-The work is the CPU time that trainings and evaluations say they took, and that Snakemake measured for
-the rules that fetch and draw; the least possible wall time is that over the number of cores. With
-`BUILD=folder` a build that was made there from scratch and in one go is measured instead of a new one.
+The work is CPU time: what trainings and evaluations record, and what Snakemake measures for the rules
+that fetch and draw. The least possible wall time is the work divided by the number of cores. With
+`BUILD=folder` an existing build is measured; it must have been made there from scratch and in one go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.timing import Row
 from harness.core.config import ROOT
 from harness.evaluation.records import read_records
 
-FORKED = ("train", "evaluate")  # of these, Snakemake sees a waiting client only
+FORKED = ("train", "evaluate")  # Snakemake only sees a waiting client of these
 CORES = 2
 _ELAPSED = re.compile(r"Elapsed time: (?:(\d+) days?, )?(\d+):(\d+):([\d.]+)")
 
@@ -84,7 +84,7 @@ def work(results: Path) -> dict[str, float]:
 
 
 def wall(logs: Path) -> float:
-    """The longest that a log of Snakemake's tells."""
+    """The longest elapsed time in Snakemake's logs."""
     found = [_ELAPSED.search(path.read_text()) for path in logs.glob("*.log")]
     times = [tuple(float(part or 0) for part in match.groups()) for match in found if match]
     return max(

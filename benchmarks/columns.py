@@ -1,11 +1,11 @@
 """All eleven columns of cvpr23_table1a for one network: 250 digits, an adversarially trained `tiny`,
 AutoAttack with its own budgets, one core.
 
-Against: plain PGD20, PGD100, MIM and CW on every image, each component of pyautoattack by itself, then
-its standard version. Ours is the evaluation job as it is, with records on disk and trust checks. Flags
-are compared from the same starting points and seeds; the standard version draws numbers of its own.
-Square and FAB, two thirds of our time, are pyautoattack's own code on both sides: what is spared there
-is BatchNorm, gradients of weights, and the second run of the standard version.
+Compared with: plain PGD20, PGD100, MIM and CW on every image, each component of pyautoattack alone,
+then its standard version. Ours is the real evaluation job, with records on disk and trust checks.
+Flags are compared from the same starting points and seeds; the standard version draws its own
+random numbers. Square and FAB, two thirds of our time, are pyautoattack's code on both sides: there
+we only save BatchNorm, gradients of weights, and the second run of the standard version.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def measure() -> list[Row]:
     test = {"examples": IMAGES, "batch_size": IMAGES}
     columns = Columns(plan.grid, {**plan.scale, "autoattack": {}, "test": test})
     wanted = plan.grid["artefacts"]["cvpr23_table1a"]["columns"]
-    formulas = {c: columns.formula(c, "digits", set(wanted), PROTOCOLS[0]) for c in wanted}
+    joined = columns.autoattack(wanted, PROTOCOLS[0])
+    formulas = {c: columns.formula(c, "digits", PROTOCOLS[0], joined) for c in wanted}
     probes = {probe.id: probe for _, own in formulas.values() for probe in own}
     run = plan.train_run("at", "cifar10", "resnet18", seed=0)
     images = load("digits", "test").take(slice(IMAGES))
@@ -108,7 +109,7 @@ def measure() -> list[Row]:
 
 
 def equal_signs(model: nn.Module, same: nn.Module, pgd: PGD, x: Tensor, y: Tensor) -> float:
-    """Of the way that our attack and the plain one move the pixels, from the same start."""
+    """Share of pixels that our attack and the plain one move the same way, from the same start."""
     pgd = replace(pgd, steps=10)
     ours = perturb(pgd, model, x, y, generator=torch.Generator().manual_seed(0))
     start = start_point(pgd.start, pgd.ball, x, torch.Generator().manual_seed(0))
@@ -136,7 +137,7 @@ def our_draws(probe: Probe) -> torch.Generator:
 
 
 def by_pgd(model: nn.Module, probe: Probe, x: Tensor, y: Tensor) -> np.ndarray:
-    """Who survives; the start is the one that our evaluation draws for those who stand."""
+    """Which images survive, from the starting points that our evaluation draws for correct images."""
     pgd = probe.attack
     assert isinstance(pgd, PGD)
     right = model(x).argmax(dim=1) == y
@@ -149,7 +150,7 @@ def by_pgd(model: nn.Module, probe: Probe, x: Tensor, y: Tensor) -> np.ndarray:
 def by_autoattack(
     model: nn.Module, eps: float, seed: int, only: list[str], x: Tensor, y: Tensor
 ) -> np.ndarray:
-    """Who survives the components named, or the standard version."""
+    """Which images survive the named components, or the standard version."""
     attack = AutoAttack(model, norm="Linf", eps=eps, seed=seed, device=CPU)
     if only:
         attack.attacks_to_run = only

@@ -1,6 +1,7 @@
 """The generator of corrupted sets: 15 main corruptions, 5 severities, images of 32x32, one core.
 
-The images are noise-free gradients: content hardly matters. A few are timed, and scaled to 10,000.
+The images are noise-free gradients: content hardly matters. A few are timed and the time is scaled to
+10,000.
 """
 
 from __future__ import annotations

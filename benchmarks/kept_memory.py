@@ -1,8 +1,8 @@
-"""What it gains that a process keeps the memory it has freed (`keep_memory` in machine/device.py).
+"""The gain when a process keeps the memory it has freed (`keep_memory` in harness/machine/device.py).
 
-Lite's AT step on batches of 128 images of 32x32, one thread. A process cannot take its word to malloc
-back, so there are two of them, which take turns. The other parts do without: there, both contenders
-live in one process, and plain code would gain along.
+Lite's AT step on batches of 128 images of 32x32, one thread. A process cannot undo this malloc
+setting, so two processes take turns. The other parts do not use the setting: there, both sides run
+in one process, and plain code would gain too.
 """
 
 from __future__ import annotations

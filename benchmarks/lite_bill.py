@@ -1,8 +1,9 @@
-"""What `python -m harness plan --scale lite` predicts for the runs of lite, against what they took.
+"""The cost that `python -m harness plan --scale lite` predicts for the runs of lite, and the real cost.
 
 Trainings are compared in seconds of CPU (`results/models/*/run.json`, kept in git): they ran two at a
-time beside other work, which their wall times would show. The bill's price of a pass is the fastest of
-20 seconds' calibration. An evaluation's bill is an upper bound: images that fall leave the attacks.
+time beside other work, so wall times are not comparable. The predicted cost of a pass is the fastest of
+a calibration of 20 seconds. For evaluations the prediction is an upper bound: broken images leave the
+attacks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a CPU's budget buys: AT on CIFAR-10, several networks and subsets, the same core time each.
+"""What a CPU budget buys: AT on CIFAR-10, several networks and subsets, the same core time for each.
 
     python benchmarks/lite_budget.py 240       # seconds of one core for each candidate
 
@@ -39,7 +39,7 @@ def build(widths: tuple[int, ...]):
 def main(seconds: float) -> None:
     print("| widths | examples | ms a step | epochs | natural | PGD20 |")
     print("|---|---:|---:|---:|---:|---:|")
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:  # as two runs of lite would
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:  # as two runs of lite do
         for row in pool.map(judged, CANDIDATES, [seconds] * len(CANDIDATES)):
             print(row, flush=True)
 
@@ -70,7 +70,7 @@ def judged(candidate: tuple[tuple[int, ...], int], seconds: float) -> str:
 
 
 def calibrated(run, batches: Batches, device: torch.device) -> float:
-    """CPU seconds of a step, so that neighbours on the machine do not count."""
+    """CPU seconds of a step, so that other work on the machine does not count."""
     training, order = run.method.start(make_lab(run, None, device)), batches.order(0)  # type: ignore[arg-type]
     for number in range(6):
         if number == 2:

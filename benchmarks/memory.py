@@ -1,7 +1,7 @@
-"""Peak memory of one ResNet-18 adversarial training step, a process of its own per batch size.
+"""Peak memory of one ResNet-18 adversarial training step, one process per batch size.
 
-The peak is the update's: it keeps every activation, while an attack keeps none for the weights. One
-attack step is therefore enough to measure it.
+The update causes the peak: it keeps every activation, while an attack keeps none for the weights.
+So one attack step is enough to measure it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def measure() -> list[Row]:
 
 
 def _elsewhere(size: int) -> float:
-    """MB; memory once taken is not given back, so each size has its own process."""
+    """MB. A process does not return memory, so each size has its own process."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.memory", str(size)],
         cwd=ROOT,

@@ -1,6 +1,7 @@
-"""A training step of each method, in steps of AT: digits, a tiny network, few attack steps, late in a
-run, when every method has left its warm-up; one core. With more attack steps NT and the halves weigh
-less. RMC's bar includes neither of the two trained models that it starts from.
+"""A training step of each method, in steps of AT: digits, a tiny network, few attack steps, one
+core, late in a run, when every method has left its warm-up. With more attack steps NT and the
+half-natural methods cost less relative to AT. RMC's bar does not include the two trained models
+that it starts from.
 
 ![Step time of each method relative to AT](method_cost.png)
 """

@@ -1,7 +1,8 @@
-"""Attacks and training steps as one writes them down at first: what ours are compared with.
+"""Attacks and training steps in plain PyTorch, as a first version would be: the baseline for ours.
 
-`loss.backward()` inside the attack, so gradients of the parameters as well; every image attacked, those
-that are wrong already too; BatchNorm as it is, the default layout; averages by a loop over state_dict.
+`loss.backward()` inside the attack, so gradients of the parameters too; every image attacked, even
+those that are wrong already; BatchNorm not folded, the default layout; averages by a loop over
+state_dict.
 """
 
 from __future__ import annotations

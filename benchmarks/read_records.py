@@ -1,5 +1,5 @@
-"""From the records of 300 models to their numbers: reading made-up records (11 columns, 10,000 images
-each) and computing every accuracy, interval and paired test, one core.
+"""From the records of 300 models to their numbers: reads synthetic records (11 columns, 10,000 images
+each) and computes every accuracy, interval and paired test, one core.
 """
 
 from __future__ import annotations

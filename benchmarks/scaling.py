@@ -1,7 +1,7 @@
-"""How the time of training grows: log-log slopes over the upper half of each range, one core.
+"""How training time grows: log-log slopes over the upper half of each range, one core.
 
-Expected: with the width of a network quadratically (its convolutions), with attack steps, learners and
-examples in proportion. Slopes below that are what does not grow along: the update beside the attack,
+Expected: quadratic in the width of a network (its convolutions), linear in attack steps, learners
+and examples. A slope below that comes from costs that do not grow: the update beside the attack,
 the start of a run, small convolutions that do not fill the processor.
 
 ![Time of training against what makes it grow](scaling.png)

@@ -1,6 +1,6 @@
-"""What the benchmarks train and attack: digits blown up to 32x32 in three channels, a lab, a clock.
+"""What the benchmarks train and attack: digits enlarged to 32x32 in three channels, a lab, a clock.
 
-Images only have to be real enough for a network to learn from them: no data set is downloaded.
+A network only has to be able to learn something from the images: no data set is downloaded.
 """
 
 from __future__ import annotations

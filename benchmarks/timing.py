@@ -1,6 +1,6 @@
-"""Contenders take turns, round after round, so that a noisy machine is noisy to all.
+"""Both sides of a comparison take turns, round after round, so that noise hits all of them.
 
-The ratio of two is the median over rounds of the ratio within a round. A first round warms up.
+The ratio of two is the median over rounds of the ratio within a round. The first round is a warm-up.
 """
 
 from __future__ import annotations

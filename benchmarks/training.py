@@ -1,10 +1,10 @@
 """Training steps of ResNet-18 on batches of 32 images of 32x32, ten attack steps, on all cores.
 
-The plain step is in `benchmarks/plain.py`. Signs are compared on a network that has learnt a little;
-where ten steps of a trained one lead, is compared below, with the columns. The peak that an adversarial
-step is compared with is the best matrix product of 2048 x 2048 of the same minute; convolutions may
-exceed it, since MKL's product need not be the best that the processor can do. Mixing ResNet-18 is bound
-by memory, and the loop's time by whether its temporaries are new to the system or not.
+The plain step is in `benchmarks/plain.py`. Signs are compared on a network that has learnt a
+little; the result of ten steps on a trained network is compared below, with the columns. The peak
+is the fastest matrix product of 2048 x 2048 in the same minute. Convolutions may exceed it: MKL's
+product need not be the fastest thing that the processor can do. Mixing ResNet-18 is bound by
+memory; the time of the loop depends on whether its temporaries are newly allocated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Drills: harm done to the harness on purpose, at seeded random moments and places, many times over.
+"""Drills: failures caused on purpose, at seeded random moments and places: `python -m drills`.
 
-A drill prepares what it needs once and returns what is done at every try. A try that survives says in a
-few words what happened; one that does not raises `LostError` with what was lost. `python -m drills`.
+A drill prepares what it needs once and returns a function that runs one try. A try that survives
+returns a few words on what happened; one that does not raises `LostError` with what was lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 
 
 class LostError(Exception):
-    """Something finished was lost, wrong, or left without a sentence that says what to do."""
+    """Something finished was lost, a result is wrong, or no message says what to do."""
 
 
 @dataclass(frozen=True)

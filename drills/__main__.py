@@ -1,6 +1,6 @@
 """Run the drills named, or all: `python -m drills [name ...] --times 20`.
 
-What happened is kept in drills/measured/, and the table of docs/reliability.md written from it.
+The outcomes are kept in drills/measured/; the table of docs/reliability.md is written from them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def measured(name: str) -> Path:
 
 
 def drill(name: str, ground: Ground, times: int, first: int = 0) -> dict[str, Any]:
-    """So many tries of one drill, and what became of each."""
+    """Run one drill several times and count the outcomes."""
     began = time.monotonic()
     attempt, happened, lost = DRILLS[name](ground), Counter[str](), []
     seeds = range(first, first + times)
@@ -119,14 +119,14 @@ def _where(row: dict[str, Any]) -> str:
 
 
 def rendered(document: str) -> str:
-    """The document with today's table between its marks."""
+    """The document with the current table between its markers."""
     before, _, rest = document.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Harm the harness on purpose, many times.")
+    parser = argparse.ArgumentParser(description="Cause failures on purpose, many times.")
     parser.add_argument("names", nargs="*", default=list(DRILLS), help=", ".join(DRILLS))
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the first try")

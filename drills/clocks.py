@@ -1,7 +1,7 @@
 """Clocks that jump: files dated in the future, or in 1970.
 
-Nothing in the harness reads the time of day; Snakemake compares the times of files. After a start that
-may make something once more, the tables are right and a further start has nothing to do.
+The harness never reads the time of day; Snakemake compares the times of files. The next start may make
+something once more. After it the tables are right, and another start has nothing to do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _YEAR = 365 * 86400
 
 
 def known(folder: Path) -> list[Path]:
-    """What Snakemake compares: models, records, reports."""
+    """The files that Snakemake compares: models, records, reports."""
     patterns = ("results/models/*/*", "results/records/*.npz", "reports/ci/**/*")
     found = [path for pattern in patterns for path in folder.glob(pattern)]
     return sorted(path for path in found if path.is_file())
@@ -33,7 +33,7 @@ def some(paths: list[Path], random: Random) -> list[Path]:
 
 
 def changed(folder: Path, random: Random) -> Path:
-    """A record that says something else than it did, from a machine that lives in 1970."""
+    """Change a record and date it 1970."""
     path = random.choice(sorted((folder / "results" / "records").glob("*.npz")))
     arrays = read_arrays(path)
     name = random.choice([name for name in arrays if name.endswith(".correct")])

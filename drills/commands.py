@@ -1,4 +1,4 @@
-"""Commands as a user would give them (tests/commands.py), and whether they refused in one sentence."""
+"""Commands as a user would type them (tests/commands.py), and a check of how they refuse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.commands import snakemake_words as snakemake_words
 
 
 def sentence(done: Done) -> str:
-    """What a command that refused said: one line with what it expected, what it found, and a remedy."""
+    """The message of a command that refused: one line with expected, found and remedy."""
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     demand(done.returncode == 2, f"exit code {done.returncode}, not 2: {said(done)[-600:]}")
     demand(len(lines) == 1 and "Traceback" not in done.stderr, f"not one sentence: {done.stderr}")
@@ -34,7 +34,7 @@ def check_sentence(text: str) -> None:
 
 
 def processes_in(folder: Path) -> list[int]:
-    """Whoever works in a folder, orphan or not."""
+    """The processes whose working folder this is, orphans included."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cwd"):
         try:

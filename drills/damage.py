@@ -1,5 +1,5 @@
-"""Truncated files and flipped bytes. Whoever reads such a file refuses it with a sentence whose remedy
-works, or what it says is right nevertheless. One drill for each kind of file."""
+"""Truncated files and flipped bytes. A reader of such a file must refuse it with a sentence whose
+remedy works, or the result must still be right. One drill for each kind of file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def damage(path: Path, random: Random) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """Where such a file is, and who reads it. The remedy is always to delete something."""
+    """A kind of file: where it is, which command reads it. The remedy is always to delete something."""
 
     what: str
     choose: Callable[[Ground, Path, Random], Path]
@@ -82,7 +82,7 @@ class Kind:
 
 
 def timeless(page: Path) -> str:
-    """Without what the evaluations took: one that put shards together again took less."""
+    """The page without the evaluation time: joining existing shards takes less."""
     return re.sub(r"and [^<]* of evaluation", "", page.read_text())
 
 
@@ -103,7 +103,7 @@ def _record(ground: Ground, folder: Path, random: Random) -> Path:
 
 
 def _shard(ground: Ground, folder: Path, random: Random) -> Path:
-    """And no records: the evaluation puts the shards together again."""
+    """Delete the records, so that the evaluation joins the shards again; then choose a shard."""
     for path in (folder / "results" / "records").glob("*.npz"):
         path.unlink()
     return random.choice(sorted((folder / "results" / "records").glob("*/*/*.npz")))

@@ -1,7 +1,7 @@
-"""A disk that is full, at a random moment of a training, an evaluation, a table, the page.
+"""A full disk at a random moment of a training, an evaluation, a table, the page.
 
-A small tmpfs where one may be mounted; elsewhere a limit on the size of a file, which the system
-answers in much the same way.
+Uses a small tmpfs where mounting is allowed; elsewhere a limit on the size of a file, which causes a
+similar error.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def full(ground: Ground) -> Attempt:
     }
 
     def prepare(stage: str, folder: Path) -> None:
-        """What the stage needs, and for reports a good one that must not be lost."""
+        """Copy what the stage needs; for reports also a good report, which must not be lost."""
         if stage == "evaluate":
             place = paths.model(Path("results"), run.id).parent
             shutil.copytree(ground.built / place, folder / place)

@@ -1,4 +1,4 @@
-"""A loss that is no number, in one run of several."""
+"""A NaN loss in one of several runs."""
 
 from __future__ import annotations
 

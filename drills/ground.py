@@ -1,6 +1,6 @@
-"""What the drills stand on: a small grid, its undisturbed build, and jobs as Snakemake starts them.
+"""What all drills use: a small grid, its undisturbed build, and jobs started as Snakemake starts them.
 
-Jobs are forked from a zygote (jobs/zygote.py): a random moment then falls into their work rather
+Jobs are forked from a zygote (harness/jobs/zygote.py), so a random moment falls into their work rather
 than into `import torch`.
 """
 
@@ -37,7 +37,7 @@ _WAIT = 60
 
 
 def small_grid(path: Path, methods: list[str], entries: dict[str, Any] | None = None) -> Path:
-    """The grid cut down to one table of a few methods, with further entries for methods."""
+    """The grid reduced to one table of a few methods, with additional method entries."""
     content = read_grid()
     content["methods"] |= entries or {}
     table = {**content["artefacts"][TABLE], "methods": methods, "columns": ["NAT", "PGD20", "AA"]}
@@ -61,7 +61,7 @@ class Ground:
 
     @cached_property
     def built(self) -> Path:
-        """Everything of the small grid, undisturbed."""
+        """The complete build of the small grid, undisturbed."""
         folder = self.folder / "built"
         folder.mkdir()
         done = snakemake(cwd=folder, grid=self.grid)
@@ -69,14 +69,14 @@ class Ground:
         return folder
 
     def copy(self, to: Path) -> Path:
-        """The build again, its times included."""
+        """Copy the build, with the times of its files."""
         wanted = shutil.ignore_patterns(".snakemake", "logs", "benchmarks")
         shutil.copytree(self.built, to, ignore=wanted, dirs_exist_ok=True)
         return to
 
     @cached_property
     def zygote(self) -> tuple[str, int]:
-        """Address and process of a zygote of our own, which ends with this process."""
+        """Address and process id of the drills' zygote, which ends with this process."""
         before = os.environ.copy()
         os.environ.update(ENVIRONMENT)
         zygote.launch()
@@ -120,14 +120,14 @@ class Ground:
         return Done(words, job.returncode, out, err)
 
     def jobs(self) -> list[int]:
-        """The processes of all jobs that are at work."""
+        """The processes of all running jobs."""
         return descendants(self.zygote[1])
 
     def wait_for_silence(self) -> None:
         wait_until(lambda: not self.jobs(), _WAIT, "a job's process did not end")
 
     def finish(self, run: TrainRun, folder: Path) -> None:
-        """What a user does by hand after a remedy: train and evaluate what is not there."""
+        """What a user does after a remedy: train and evaluate what is missing."""
         if not paths.model(folder / "results", run.id).exists():
             done = self.run("train", "--run", run.id, cwd=folder)
             demand(done.returncode == 0, f"the training did not start again: {said(done)}")
@@ -136,7 +136,7 @@ class Ground:
             demand(done.returncode == 0, f"the evaluation did not start again: {said(done)}")
 
     def check_weights(self, run: TrainRun, folder: Path) -> None:
-        """Bitwise those of the undisturbed training, and nothing beside them."""
+        """The weights are bitwise those of the undisturbed training, and no other files are left."""
         ours, theirs = folder / "results", self.built / "results"
         own = paths.model(ours, run.id)
         demand(own.exists(), f"no weights of {run.id}")
@@ -150,7 +150,7 @@ class Ground:
         demand(not left, f"left over or missing beside the weights: {sorted(left)}")
 
     def check_records(self, run: TrainRun, folder: Path) -> None:
-        """Every array and count that the undisturbed evaluation has; times may differ."""
+        """All arrays and counts equal those of the undisturbed evaluation; times may differ."""
         place = paths.records(Path("results"), self.plan.evaluations[run.id].id)
         (ours, about), (theirs, known) = (
             read_records(where / place, run.id) for where in (folder, self.built)
@@ -175,7 +175,7 @@ class Ground:
         return self.run("tables", "--artefact", TABLE, cwd=folder)
 
     def check_all(self, folder: Path) -> None:
-        """The table, made again from what is there, is the undisturbed one."""
+        """The table, made again from what is there, equals the undisturbed one."""
         for slug in METHODS:
             self.finish(self.run_of(slug), folder)
             self.check_weights(self.run_of(slug), folder)

@@ -32,7 +32,7 @@ def learner(ground: Ground) -> Attempt:
     words = ("train", "--run", run.id)
 
     def learner_of(job: subprocess.Popen[str], cpu_seconds: float) -> tuple[int | None, float]:
-        """The learner's process when it has worked so long, and how long it was seen to work."""
+        """The learner's process once it has used so much CPU time, and the CPU time seen."""
         pid, worked = None, 0.0
         while job.poll() is None and (pid is None or worked < cpu_seconds):
             pid = next(filter(is_learner, ground.jobs()), pid)
@@ -47,7 +47,7 @@ def learner(ground: Ground) -> Attempt:
     def attempt(this: Try) -> str:
         environment = {"GENERALIST_PATIENCE": str(_PATIENCE)}
         job = ground.start(*words, cwd=this.folder, grid=grid, environment=environment)
-        late = this.random.random() ** 0.3  # most of its time it imports torch
+        late = this.random.random() ** 0.3  # it spends most of its time importing torch
         pid, _ = learner_of(job, late * cpu_seconds)
         if pid is not None:
             os.kill(pid, signal.SIGSTOP)
@@ -76,7 +76,7 @@ def learner(ground: Ground) -> Attempt:
 
 
 def is_learner(pid: int) -> bool:
-    """And not the training, or multiprocessing's resource tracker."""
+    """True for a learner; false for the training itself and for multiprocessing's resource tracker."""
     try:
         return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

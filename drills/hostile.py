@@ -1,5 +1,5 @@
-"""Inputs that were made to do harm. Each is refused with one sentence; nothing of it is executed, and
-nothing is written outside of the folder that it was given to."""
+"""Malicious inputs. Each must be refused with one sentence; nothing in it is executed, and nothing is
+written outside its folder."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _MARK = "executed"  # a file that only executed input could make
 
 
 class Bomb:
-    """Unpickled, it runs a command."""
+    """Runs a command when it is unpickled."""
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, (f"touch {_MARK}",)
 
 
@@ -50,7 +50,7 @@ def refused(act: Callable[[], object]) -> None:
 
 
 def names(random: Random) -> str:
-    """A name that a shell, a path or a line would take apart."""
+    """A name with a meaning to a shell, a path or a line reader."""
     tricks = [
         "; touch X",
         "$(touch X)",
@@ -114,7 +114,7 @@ def names_on_the_command_line(ground: Ground, this: Try) -> None:
 
 
 def targets(ground: Ground, this: Try) -> None:
-    """What Snakemake is asked for, or told: it says what it does not know, and runs nothing."""
+    """Targets and config values: Snakemake must refuse them and run nothing."""
     name = names(this.random)
     patterns = [
         "{}",
@@ -149,7 +149,7 @@ def pickles(ground: Ground, this: Try) -> None:
 
 
 def archives(ground: Ground, this: Try) -> None:
-    """Members that would land elsewhere, links, devices; a zip under the name of a tar."""
+    """Members outside the folder, links, devices; a zip with the name of a tar."""
     path, inside = this.folder / "evil.tar", this.folder / "inside"
     kind = this.random.choice(["..", "absolute", "symlink", "hardlink", "device", "zip"])
     if kind == "zip":
@@ -172,7 +172,7 @@ def archives(ground: Ground, this: Try) -> None:
 
 
 def headers(ground: Ground, this: Try) -> None:
-    """Files that promise more than memory holds."""
+    """Headers that announce more data than fits in memory."""
     count = this.random.randint(2**28, 2**31 - 1)
     idx = this.folder / "images"
     idx.write_bytes(struct.pack(">HBB3I", 0, 8, 3, count, 28, 28) + bytes(100))

@@ -1,7 +1,7 @@
 """kill -9 at random moments, then the same command again.
 
-Moments are drawn on a clock of the victim's own, since seconds mean little on a busy machine: CPU time
-for a job, files made for a build. Where a victim ended before it was killed, another one is drawn.
+A moment is drawn in the progress of the process, since seconds mean little on a busy machine: CPU time
+for a job, number of files for a build. If a process ended before it was killed, another one is started.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _VICTIMS = 20
 
 
 def caught(this: Try, kill: Callable[[Path], bool]) -> Path:
-    """The folder of the first victim that was still at work when it was killed."""
+    """The folder of the first process that was still running when it was killed."""
     for number in range(_VICTIMS):
         folder = this.folder / str(number)
         folder.mkdir()
         if kill(folder):
             return folder
-    raise LostError("nobody was still at work when he was killed")
+    raise LostError("every process had ended before it was killed")
 
 
 def killed(
     ground: Ground, random: Random, words: tuple[str, ...], folder: Path, moment: float
 ) -> bool:
-    """kill -9 the job's process, or the client that the workflow waits for; was it still at work?"""
+    """kill -9 the job's process, or the client that the workflow waits for. Was it still running?"""
     job, begun = ground.start(*words, cwd=folder), 0.0
     while job.poll() is None and begun < moment:
         begun = max([begun, *map(cpu_seconds_of, ground.jobs())])
@@ -60,7 +60,7 @@ def killed(
 
 
 def cpu_seconds_of(pid: int) -> float:
-    """A job's own clock, however busy the machine is."""
+    """CPU time of a process: independent of how busy the machine is."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, IndexError):
@@ -68,7 +68,7 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 def undisturbed(ground: Ground, words: tuple[str, ...], folder: Path) -> float:
-    """The CPU time of a job, seen from outside."""
+    """The CPU time of an undisturbed job."""
     ground.run("train", "--run", "none", cwd=folder)  # so that the zygote has imported everything
     job, seen = ground.start(*words, cwd=folder), 0.0
     while job.poll() is None:
@@ -115,7 +115,9 @@ def evaluation(ground: Ground) -> Attempt:
 
     def attempt(this: Try) -> str:
         def kill(folder: Path) -> bool:
-            early = this.random.random() ** 3  # most of its time are checks, after the last shard
+            early = (
+                this.random.random() ** 3
+            )  # most of its time goes into checks, after the last shard
             return killed(ground, this.random, words, with_model(folder), early * cpu_seconds)
 
         folder = caught(this, kill)
@@ -173,13 +175,13 @@ def workflow(ground: Ground) -> Attempt:
 
 
 def made(folder: Path) -> int:
-    """How many files a build has made so far."""
+    """The number of files that a build has made so far."""
     places = (folder / "results", folder / "reports")
     return sum(path.is_file() for place in places for path in place.rglob("*"))
 
 
 def finished_models(ground: Ground, folder: Path) -> list[Path]:
-    """Those whose evaluation had begun: Snakemake knew that they were finished."""
+    """Models whose evaluation had begun: Snakemake knew that they were finished."""
     runs = [ground.run_of(slug).id for slug in METHODS]
     logs = folder / "results" / "logs" / "evaluate"
     return [paths.model(folder / "results", run) for run in runs if list(logs.glob(f"{run}-*.log"))]

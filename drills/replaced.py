@@ -1,5 +1,5 @@
-"""Other images under the same name: between two batches, between two starts, after the training, and
-behind some of a table's numbers only."""
+"""Other images under the same name: between two batches, between two starts, after the training,
+and for only some of a table's numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ _IMAGES = {"train": 300, "test": 60}
 
 
 def write_mnist(folder: Path, random: Random) -> None:
-    """A small set in MNIST's own files: some of the 8x8 digits, enlarged, in an order of its own."""
+    """A small set in MNIST's file format: some of the 8x8 digits, enlarged, in random order."""
     for split, count in _IMAGES.items():
         digits = load("digits", split)
         rows = np.random.default_rng(random.getrandbits(32)).permutation(len(digits))[:count]
@@ -41,13 +42,13 @@ def write_mnist(folder: Path, random: Random) -> None:
 
 
 class Meddled:
-    """A network that does something else before its n-th batch."""
+    """Calls a function before the n-th batch of a network."""
 
-    def __init__(self, model, calls: int, meddle: Callable[[], None]) -> None:
+    def __init__(self, model: Any, calls: int, meddle: Callable[[], None]) -> None:
         self.left, self.meddle = calls, meddle
         self.hook = model.register_forward_pre_hook(self)
 
-    def __call__(self, *_) -> None:
+    def __call__(self, *_: object) -> None:
         self.left -= 1
         if self.left == 0:
             self.meddle()

@@ -1,4 +1,4 @@
-"""Two at once in one folder."""
+"""Two commands at once in one folder."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ def workflows(ground: Ground) -> Attempt:
             text=True,
         )
         locks = this.folder / ".snakemake" / "locks"
-        moment = this.random.uniform(0, 0.6) * made(
-            ground.built
-        )  # the second takes seconds to start
+        # Not later than that: the second takes seconds to start.
+        moment = this.random.uniform(0, 0.6) * made(ground.built)
         wait_until(lambda: locks.is_dir() and any(locks.iterdir()), 60, "no lock")
         wait_until(lambda: made(this.folder) >= moment, 600, "the first did not go on")
         second = snakemake(cwd=this.folder, grid=ground.grid)

@@ -1,1 +1,1 @@
-"""The page that readers open: one file with everything in it. Torch-free."""
+"""The HTML page of a scale: one file with everything in it. Torch-free."""

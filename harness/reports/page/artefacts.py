@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts as the page shows them, read from what the reports hold already."""
+"""Tables, figures and verdicts for the page, read from the report files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tables(plan: Plan, folder: Path) -> list[dict[str, Any]]:
 
 
 def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
-    """One part per data set and network; None where a number is not known."""
+    """One part per data set and network; None for a missing number."""
     table = _read(folder / "tables" / f"{artefact.name}.csv")
     baselines = {slug: plan.label(slug) for slug in table.best_baseline.dropna().unique()}
     table["best_baseline"] = table.best_baseline.map(baselines)
@@ -51,7 +51,7 @@ def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
 def _read(path: Path) -> pd.DataFrame:
     text = ("failed_checks", "best_baseline", "source", "mark", "runs", "label")
     table = pd.read_csv(path, dtype=dict.fromkeys(text, "object"))
-    table = table.astype({"n": "Int64"})  # minutes have no n, and must not make 200 into 200.0
+    table = table.astype({"n": "Int64"})  # minutes have no n, which would turn 200 into 200.0
     return table.assign(**{name: table[name].fillna("") for name in ("failed_checks", "mark")})
 
 
@@ -68,7 +68,7 @@ def figures(plan: Plan, folder: Path) -> list[dict[str, Any]]:
 
 
 def _picture(path: Path) -> dict[str, Any]:
-    """A PNG inside the page, with the size it was drawn for: nothing moves while the page opens."""
+    """A PNG as a data URL, with its size, so that the layout does not move while the page opens."""
     with Image.open(path) as image:
         scale = _SCREEN_DPI / image.info.get("dpi", (_SCREEN_DPI,))[0]
         width, height = (round(pixels * scale) for pixels in image.size)
@@ -77,7 +77,7 @@ def _picture(path: Path) -> dict[str, Any]:
 
 
 def verdicts(plan: Plan, folder: Path) -> dict[str, Any] | None:
-    """The judged claims and how many came out how; None where no claim was judged."""
+    """The judged claims and the number of each verdict; None if no claim was judged."""
     path = folder / "claims.csv"
     if not path.exists():
         return None
@@ -91,7 +91,7 @@ def verdicts(plan: Plan, folder: Path) -> dict[str, Any] | None:
 
 
 def _counts(verdicts: pd.Series) -> dict[str, int]:
-    """Three verdicts always, though none be found; the others, such as what holds in part, if found."""
+    """Always the three main verdicts, even if zero; the others only if they occur."""
     found = counted(verdicts)
     partly = [word for word in found if word.startswith("holds where")]
     order = dict.fromkeys(("holds", *partly, "fails", "undecided", *found))

@@ -1,7 +1,7 @@
 """The page of a scale: `python -m harness page --scale smoke`. One file, no network, torch-free.
 
-Everything is inside it: style, script, figures. Its content policy allows only its own script, so
-text out of a config could not run even if a template forgot to escape it.
+Style, script and figures are inside it. Its content security policy allows only its own script, so
+text from a config could not run even if a template forgot to escape it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from harness.reports.page.runs import runs
 
 
 def images(plan: Plan, trained: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each set that was used: what it stands for, and where its images came from.
+    """Each data set that was used: what it stands for, and the source of its images.
 
-    The records know where test images came from, a run where its training images did.
+    The records name the source of test images, a run the source of its training images.
     """
     sources: dict[str, set[str]] = {name: set() for name in plan.data_sets}
     for about in trained:
@@ -48,7 +48,7 @@ def images(plan: Plan, trained: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def checks(trained: list[dict[str, Any]]) -> dict[str, Any]:
-    """The failed ones in full, the others counted: every run's section lists its own."""
+    """Failed checks in full, the others as counts: the section of each run lists all of its checks."""
     every = [check for about in trained for check in about["checks"]]
     counts = Counter((check["name"], check["norm"] or "", check["ok"]) for check in every)
     kinds = sorted({(name, norm) for name, norm, _ in counts})

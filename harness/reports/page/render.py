@@ -1,4 +1,4 @@
-"""How pages are written: templates, the words and signs in them, their own style and script."""
+"""The templates of the page, with their filters, style and script."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORDS = re.compile(rf"\b({'|'.join(_SYMBOLS)})\b")
 
 
 def symbols(text: str) -> str:
-    """Names of norms and hyper-parameters as readers know them."""
+    """Norms and hyper-parameters as symbols: l_inf as ℓ∞, gamma as γ."""
     return _WORDS.sub(lambda found: _SYMBOLS[found[0]], text)
 
 
@@ -48,7 +48,7 @@ def duration(seconds: float) -> str:
 
 
 def environment() -> jinja2.Environment:
-    """Templates that escape what they are given; style and script are the page's own files."""
+    """Templates with automatic escaping; style and script are inserted from files."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,

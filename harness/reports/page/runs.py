@@ -25,7 +25,7 @@ def runs(plan: Plan, results: Path, reports: Path) -> list[dict[str, Any]]:
 
 
 def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
-    """Under which labels, and in which artefacts, a run appears."""
+    """The labels and artefacts of each run."""
     uses: dict[str, dict[str, list[str]]] = {
         run: {"labels": [], "artefacts": []} for run in plan.runs
     }
@@ -65,14 +65,14 @@ def _evaluated(plan: Plan, reports: Path) -> dict[str, dict[str, Any]]:
 
 
 def config_text(run: Mapping[str, Any]) -> str:
-    """A run's canonical JSON as YAML without what only its identity needs."""
+    """A run's canonical JSON as YAML, without the fields that only its id needs."""
     return yaml.dump(
         readable(run, "TrainRun"), Dumper=_Compact, sort_keys=False, allow_unicode=True, width=80
     )
 
 
 def readable(value: Any, key: str = "") -> Any:
-    """Class names only where the field's name does not say them, radii in grey levels."""
+    """Class names only where the field's name differs from them; radii in grey levels."""
     if isinstance(value, Mapping):
         fields = {
             name: readable(entry, name)
@@ -91,7 +91,7 @@ def readable(value: Any, key: str = "") -> Any:
 
 
 def _number(value: Fraction, in_levels: bool) -> float | str:
-    """A decimal if that is exact, else a fraction; 12/85 was written as 36/255."""
+    """A decimal if that is exact, else a fraction; 12/85 is shown as 36/255."""
     decimal, levels = float(f"{float(value):g}"), value * _GREY_LEVELS
     if Fraction(str(decimal)) == value:
         return int(decimal) if decimal.is_integer() else decimal
@@ -99,7 +99,7 @@ def _number(value: Fraction, in_levels: bool) -> float | str:
 
 
 class _Compact(yaml.SafeDumper):
-    """Lists of plain numbers on one line, repeated parts in full."""
+    """Lists of plain values on one line; no YAML aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -17,13 +17,13 @@ X = "epoch"
 @dataclass(frozen=True)
 class Line:
     name: str
-    points: str  # as an SVG polyline has them
+    points: str  # in the format of an SVG polyline
     last: float
 
 
 @dataclass(frozen=True)
 class Chart:
-    """What shares a first word shares a chart: loss_nt and loss_at, but not lr."""
+    """Columns with the same first word share a chart: loss_nt and loss_at, but not lr."""
 
     title: str
     lines: tuple[Line, ...]
@@ -31,11 +31,11 @@ class Chart:
     high: float
     first_epoch: int
     last_epoch: int
-    deployed: float  # the x of the epoch that is evaluated
+    deployed: float  # x of the deployed epoch
 
 
 def charts(history: pd.DataFrame, deployed_epoch: int) -> list[Chart]:
-    """Without what is known after a redistribution only: single points, which the figures show."""
+    """Leaves out values that exist only after a redistribution: single points, shown in the figures."""
     groups: dict[str, list[str]] = {}
     for name in history.columns.drop(X):
         if history[name].notna().any() and not name.endswith(AFTER):
@@ -63,7 +63,7 @@ def _chart(title: str, names: list[str], history: pd.DataFrame, deployed_epoch: 
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """Where a value lies between two others; what does not vary lies in the middle."""
+    """The position of a value between two others; a constant lies in the middle."""
     return 0.5 if math.isclose(low, high, rel_tol=1e-9) else (value - low) / (high - low)
 
 

@@ -1,6 +1,6 @@
 "use strict";
 
-// A heading sorts its table: numbers from the largest, words from A; the third time, as they came.
+// A heading sorts its table: numbers from the largest, words from A; the third click restores the order.
 function sort(heading) {
   const body = heading.closest("table").tBodies[0], rows = [...body.rows];
   rows.forEach((row, place) => { row.dataset.place ??= place; });
@@ -15,7 +15,7 @@ function sort(heading) {
   rows.sort((one, other) => {
     const [a, b] = [key(one), key(other)];
     if (order === "none") return one.dataset.place - other.dataset.place;
-    if (a === "" || b === "") return (a === "") - (b === "");  // what is not known comes last
+    if (a === "" || b === "") return (a === "") - (b === "");  // missing values come last
     return order === "ascending" ? compare(a, b) : compare(b, a);
   });
   for (const other of heading.parentElement.cells) other.ariaSort = "none";
@@ -23,7 +23,7 @@ function sort(heading) {
   body.append(...rows);
 }
 
-// One tip for all numbers: hovering previews it, focus holds it so that its links can be reached.
+// One tooltip for all numbers: hovering shows it, focus keeps it open so that its links can be reached.
 const tip = document.getElementById("tip");
 let hovered = null, focused = null;
 
@@ -55,7 +55,7 @@ function hold(cell) {
   show();
 }
 
-// The numbers of a table are one stop for Tab; arrows move inside it.
+// Tab stops once per table; the arrow keys move between its numbers.
 function step(cell, key) {
   const row = cell.parentElement, rows = row.parentElement.rows, at = cell.cellIndex;
   const next = {
