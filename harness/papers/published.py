@@ -3,16 +3,17 @@
 values.csv: every number of their tables. statements.csv: what their prose, captions and marks say of
 results and settings, transcribed by hand in few words (the arXiv version repeats CVPR's prose number
 for number and has no rows of its own). Of Zipper's Table 8 only six numbers of its TRADES row are
-legible, without their column heads: they stand in the columns in which Zipper's Table 1a prints the
-same numbers in the same order. robustbench.csv: entries of RobustBench's leaderboards, with
-the file each was read from.
+legible, without their column heads: they are in the columns in which Zipper's Table 1a prints the same
+numbers in the same order. robustbench.csv: entries of RobustBench's leaderboards, with the file that
+each was read from.
 
-In statements.csv `;` separates several of a kind, each of which is meant; an empty field means all.
+In statements.csv `;` separates several names; all of them are meant. An empty field means all.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pandas as pd
@@ -24,9 +25,13 @@ ROW = ["document", "artefact", "dataset", "arch", "method"]
 ROUNDING = 0.0051  # two printed numbers that differ by less may be the same one
 SAME = {"PGD20_inf": "PGD20", "AA_inf": "AA", "APGD": "APGD_ce"}  # other names of one number
 
+Numbers = dict[str, float]  # of one printed row by metric, or of one printed column by method
+
 
 @dataclass(frozen=True)
 class Finding:
+    """A contradiction or an oddity in the papers."""
+
     where: str
     found: str
 
@@ -54,18 +59,39 @@ class Papers:
         return self.values.pivot_table(index=ROW, columns="metric", values="value")
 
     @property
-    def natural(self) -> pd.Series:
-        """Natural accuracy by document, data set, network and method."""
-        names = ["document", "dataset", "arch", "method"]
-        return self.values[self.values.metric == "NAT"].groupby(names).value.mean()
-
-    @property
-    def by_row(self) -> dict[tuple, dict[str, dict[str, float]]]:
+    def by_row(self) -> dict[tuple[str, str, str], dict[str, Numbers]]:
         """(data set, network, method) -> the printed tables that have this row -> its numbers."""
-        groups: dict[tuple, dict[str, dict[str, float]]] = {}
+        groups: dict[tuple[str, str, str], dict[str, Numbers]] = {}
         named = self.values.assign(metric=self.values.metric.replace(SAME))
         for row in named.itertuples():
             tables = groups.setdefault((row.dataset, row.arch, row.method), {})
             numbers = tables.setdefault(f"{row.document} {row.artefact}", {})
             numbers[str(row.metric)] = float(row.value)
         return groups
+
+
+def split(text: str) -> list[str]:
+    return [part for part in text.split(";") if part]
+
+
+def matching(patterns: str, names: list[str], without: str = "") -> list[str]:
+    """The names that patterns such as `*;-generalist*` match, in their own order."""
+    wanted = [part for part in split(patterns) if not part.startswith("-")] or ["*"]
+    excluded = [part[1:] for part in split(patterns) if part.startswith("-")]
+    return [
+        name
+        for name in names
+        if any(fnmatch(name, pattern) for pattern in wanted)
+        and not any(fnmatch(name, pattern) for pattern in excluded)
+        and name != without
+    ]
+
+
+def differing(one: Numbers, other: Numbers) -> list[str]:
+    """The metrics that both rows have with different numbers."""
+    shared = [name for name in one if name in other]
+    return [name for name in shared if abs(one[name] - other[name]) > ROUNDING]
+
+
+def side_by_side(metrics: list[str], one: Numbers, other: Numbers) -> str:
+    return ", ".join(f"{name} {one[name]:.2f} / {other[name]:.2f}" for name in metrics)

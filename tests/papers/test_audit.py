@@ -13,17 +13,17 @@ from harness.papers.audit import (
     far_out_of_distribution,
     outliers,
     rows_that_differ,
+    rows_that_share_numbers,
 )
 from harness.papers.audit import union_is_not_the_mean as union
 from harness.papers.experiments import (
     methods_without_a_row,
     rows_of_others,
     rows_said_to_be_one,
-    rows_that_share_numbers,
     settings_that_differ,
 )
-from harness.papers.published import PUBLISHED, Papers
-from harness.papers.statements import chosen, comparisons_in_prose, numbers_in_prose
+from harness.papers.published import PUBLISHED, Papers, matching
+from harness.papers.statements import comparisons_in_prose, numbers_in_prose
 
 T = "generalist_t"
 
@@ -217,7 +217,7 @@ def test_an_altered_number_contradicts_the_prose(rule, method, metric, value, wh
 
 
 def said(papers, **fields):
-    """The papers with one more statement."""
+    """The papers with one more line in statements.csv."""
     line = {name: fields.get(name, "") for name in papers.statements.columns}
     return replace(papers, statements=pd.concat([papers.statements, pd.DataFrame([line])]))
 
@@ -274,13 +274,17 @@ def test_a_bad_statement_is_refused(papers):
         numbers_in_prose(said(papers, **fields, relation="lead by"))
     with pytest.raises(UserError, match="expected printed numbers"):
         numbers_in_prose(said(papers, **fields, relation="=", artefact="table99"))
+    with pytest.raises(UserError, match=r"table1a in values\.csv has no att"):
+        numbers_in_prose(
+            said(papers, **{**fields, "method": "att"}, relation="=", artefact="table1a")
+        )
 
 
 def test_patterns_choose_names():
     names = ["nt", "at", "generalist_t"]
-    assert chosen("", names) == names
-    assert chosen("*;-generalist*", names, but="at") == ["nt"]
-    assert chosen("at;nt", names) == ["nt", "at"]
+    assert matching("", names) == names
+    assert matching("*;-generalist*", names, without="at") == ["nt"]
+    assert matching("at;nt", names) == ["nt", "at"]
 
 
 def test_the_committed_audit_is_current(papers):

@@ -16,10 +16,20 @@ from harness.core.statistics import Difference
 from harness.evaluation.records import Record, write_records
 from harness.grid.columns import Formula
 from harness.grid.plan import Plan
-from harness.papers.claims import Reader, markdown, read, runs, told, verdicts, worded
-from harness.papers.evidence import Printed
+from harness.papers.claims import judge, markdown, parse, read, runs
+from harness.papers.comparisons import (
+    Comparison,
+    Every,
+    Evidence,
+    MissingError,
+    Number,
+    Some,
+    comparisons,
+)
 from harness.papers.measured import Measured
-from harness.papers.verdicts import Comparison, Every, Number, Outcome, Some, judge, leaves
+from harness.papers.printed import Printed
+from harness.papers.published import Papers
+from harness.papers.verdicts import Verdict
 from harness.reports.page.artefacts import verdicts as on_page
 from harness.reports.page.render import environment
 
@@ -83,8 +93,7 @@ def claimed(*parts):
 
 
 def judged(plan, results, *parts):
-    claims = Reader(claimed(*parts), plan).claims()
-    return verdicts(plan, claims, results).iloc[0]
+    return judge(plan, parse(claimed(*parts), plan), results).iloc[0]
 
 
 BEST = {"better": "trades6", "than": "others", "columns": ["NAT"], "in": "here"}
@@ -98,11 +107,10 @@ def test_a_group_a_pattern_and_a_mean(small):
         {**BEST, "columns": [["NAT", "PGD20"]]},
         {"better": "at", "than": "*t", "columns": ["NAT"], "in": [PLACE]},
     ]
-    (claim,) = Reader(claimed(*parts), small).claims()
-    pairs = [(c.one.method, c.other.method) for c in leaves(claim.tree)]
+    (claim,) = parse(claimed(*parts), small)
+    pairs = [(c.one.method, c.other.method) for c in comparisons(claim.tree)]
     assert pairs == [("trades6", "at"), ("trades6", "fat"), ("at", "nt"), ("at", "fat")]
-    assert next(leaves(claim.tree)).one.columns == ("NAT", "PGD20")
-    assert claim.artefacts == [ARTEFACT]
+    assert next(comparisons(claim.tree)).one.columns == ("NAT", "PGD20")
     assert set(runs(small, [claim])) == set(small.runs)
 
 
@@ -151,74 +159,70 @@ def test_half_a_relation_is_refused(part, message, tmp_path):
 
 def test_unknown_places_are_named(small):
     with pytest.raises(UserError, match="did you mean 'here'"):
-        Reader(claimed({**BEST, "in": "heer"}), small).claims()
+        parse(claimed({**BEST, "in": "heer"}), small)
 
 
 # --- logic
 
 
-def outcomes(**gains):
-    """Comparisons by the name of their method, and a judge that knows their gains."""
-    tree = {name: Comparison(Number("t", "d", "n", name, ("c",)), 0.0) for name in gains}
-    return tree, lambda comparison: Outcome(gains[comparison.one.method], comparison.one.method)
+UP, DOWN, OPEN = 2.0, -1.0, None  # an open one has a test that rejects nothing
 
 
-def test_every_and_some():
-    tree, compare = outcomes(up=1.0, down=-1.0)
-    up, down = tree["up"], tree["down"]
-    assert judge(Every((up, up)), compare).true is True
-    assert judge(Every((up, down)), compare).true is False
-    assert judge(Some((up, down)), compare).true is True
-    assert judge(Every((Some((down, down)), up)), compare).true is False
+def verdict_of(make, **numbers):
+    """The verdict on a tree that `make` builds of comparisons by name; `gone...` are missing."""
 
-
-UP, DOWN, OPEN = 2.0, -1.0, None  # gains; an open one has a test that rejects nothing
-
-
-def verdict_of(make, **gains):
-    """What is said of a tree that `make` builds of comparisons by name; `gone...` are missing."""
-
-    def compare(comparison):
+    def source(comparison):
         name = comparison.one.method
         if name.startswith("gone"):
-            return Outcome(0.0, "no", missing=True, lacks=name)
-        test = Difference(0.1, -1.0, 1.0, 0.9) if gains[name] is OPEN else None
-        return Outcome(gains[name] or 0.1, name, test)
+            raise MissingError("no", name)
+        test = Difference(0.1, -1.0, 1.0, 0.9) if numbers[name] is OPEN else None
+        return Evidence(numbers[name] or 0.1, 0.0, name, test)
 
-    names = [*gains, *(f"gone{number}" for number in range(6))]
+    names = [*numbers, *(f"gone{number}" for number in range(6))]
     tree = {name: Comparison(Number("t", "d", "n", name, ("c",)), 0.0) for name in names}
-    return judge(make(**tree), compare)
+    return Verdict(make(**tree), source)
+
+
+@pytest.mark.parametrize(
+    ("make", "true"),
+    [
+        (lambda up, **_: Every((up, up)), True),
+        (lambda up, down, **_: Every((up, down)), False),
+        (lambda up, down, **_: Some((up, down)), True),
+        (lambda up, down, **_: Every((Some((down, down)), up)), False),
+    ],
+)
+def test_every_and_some(make, true):
+    assert verdict_of(make, up=UP, down=DOWN).true is true
 
 
 def test_what_is_there_is_judged():
     verdict = verdict_of(lambda up, gone0, gone1, **_: Every((up, gone0, gone1)), up=UP)
     assert (verdict.true, verdict.whole) == (True, False)
-    assert (verdict.measured, verdict.comparisons) == (1, 3)
-    assert verdict.numbers == "up"
-    assert verdict.lacking == "no gone0, gone1 (2 comparisons)"
-    assert worded(verdict, "measured", "") == "holds where measured (1 of 3 comparisons)"
+    assert verdict.text("missing") == "up; missing: no gone0, gone1 (2 comparisons)"
+    assert verdict.word("measured", "") == "holds where measured (1 of 3 comparisons)"
 
 
 def test_one_false_comparison_decides_whatever_is_missing():
     verdict = verdict_of(lambda up, down, gone0, **_: Every((up, down, gone0)), up=UP, down=DOWN)
     assert (verdict.true, verdict.whole) == (False, True)
-    assert told(verdict, "not measured") == "up; down; not measured: no gone0 (1 comparison)"
-    assert worded(verdict, "measured", "") == "fails"
+    assert verdict.text("not measured") == "up; down; not measured: no gone0 (1 comparison)"
+    assert verdict.word("measured", "") == "fails"
 
 
 def test_an_open_comparison_leaves_it_undecided_whatever_is_missing():
     verdict = verdict_of(lambda up, wide, gone0, **_: Every((up, wide, gone0)), up=UP, wide=OPEN)
-    assert worded(verdict, "measured", "") == "undecided"
-    assert told(verdict, "not measured") == (
+    assert verdict.word("measured", "") == "undecided"
+    assert verdict.text("not measured") == (
         "up; wide, p = 0.9; not measured: no gone0 (1 comparison)"
     )
 
 
 def test_nothing_measured_is_not_a_verdict():
     verdict = verdict_of(lambda gone0, gone1, **_: Every((gone0, Some((gone1,)))))
-    assert (verdict.true, verdict.measured) == (None, 0)
-    assert worded(verdict, "measured", "not measured") == "not measured"
-    assert told(verdict, "not measured") == "no gone0, gone1 (2 comparisons)"
+    assert verdict.true is None
+    assert verdict.word("measured", "not measured") == "not measured"
+    assert verdict.text("not measured") == "no gone0, gone1 (2 comparisons)"
 
 
 @pytest.mark.parametrize(
@@ -236,8 +240,8 @@ def test_alternatives_of_which_some_are_missing(some, word, numbers):
         return Every((own, Some(tuple(names[name] for name in some))))
 
     verdict = verdict_of(make, own=UP, up=UP, down=DOWN, wide=OPEN)
-    assert worded(verdict, "measured", "") == word
-    assert verdict.numbers == numbers
+    assert verdict.word("measured", "") == word
+    assert verdict.text("missing").partition("; missing")[0] == numbers
 
 
 def test_many_comparisons_of_which_a_lacking_alternative_decides():
@@ -248,12 +252,12 @@ def test_many_comparisons_of_which_a_lacking_alternative_decides():
 
     verdict = verdict_of(make, a=UP, b=UP, c=UP, down=DOWN)
     assert verdict.true is None
-    assert verdict.numbers == "down (of 4 comparisons 3 true, 1 false)"
+    assert verdict.text("").startswith("down (of 4 comparisons 3 true, 1 false); ")
 
 
 def test_reasons_are_told_once():
     verdict = verdict_of(lambda up, **gone: Every((up, *gone.values())), up=UP)
-    assert verdict.lacking == "no gone0, gone1, gone2 and 3 more (6 comparisons)"
+    assert verdict.text("").endswith("no gone0, gone1, gone2 and 3 more (6 comparisons)")
 
 
 # --- on printed numbers
@@ -261,7 +265,7 @@ def test_reasons_are_told_once():
 
 @pytest.fixture(scope="module")
 def on_paper(plan):
-    return verdicts(plan, read(plan), ROOT / "nowhere").set_index("id")
+    return judge(plan, read(plan), ROOT / "nowhere").set_index("id")
 
 
 @pytest.mark.parametrize(
@@ -309,12 +313,13 @@ def test_every_claim_has_a_verdict_with_numbers_on_both_sides(on_paper):
 def test_claims_name_rows_that_their_tables_have(plan):
     """A mistyped row would never be measured: of a planned artefact every number must be found."""
     claims = read(plan)
-    numbers = [number for claim in claims for number in claim.numbers]
+    numbers = [number for claim in claims for number in claim.accuracies]
     planned = [number for number in numbers if number.artefact in plan.artefacts]
     assert planned
     measured = Measured(plan, ROOT / "nowhere", planned)
     for number in planned:
-        assert "not built yet" in measured(Comparison(number, 50.0)).text
+        with pytest.raises(MissingError, match="not built yet"):
+            measured(Comparison(number, 50.0))
 
 
 # --- on records
@@ -622,7 +627,7 @@ def test_the_lead_is_largest_on_some_classes(by_class, tmp_path):
 
 def test_classes_that_are_not_there(small, by_class, tmp_path):
     with pytest.raises(UserError, match="did you mean 'cat'"):
-        Reader(claimed({**HARDER, "harder": ["catt"]}), by_class).claims()
+        parse(claimed({**HARDER, "harder": ["catt"]}), by_class)
     store(small, tmp_path, {"at": (0.9, 0.5)})  # digits stand in for CIFAR-10
     row = judged(small, tmp_path, HARDER)
     assert row.our_verdict == "not measured"
@@ -732,12 +737,11 @@ def test_the_last_epoch_is_nobodys_choice(selected, tmp_path):
 
 
 def test_printed_numbers_without_a_plan_for_them(small):
-    outcome = Printed(small)(
-        Comparison(Number("cvpr23_table5", "cifar10", "resnet18", "x", ("NAT",)), 50.0)
-    )
-    assert outcome.missing
+    printed = Printed(Papers.read().values, small)
+    with pytest.raises(MissingError, match=r"cvpr23_table5 in values\.csv has no"):
+        printed(Comparison(Number("cvpr23_table5", "cifar10", "resnet18", "x", ("NAT",)), 50.0))
     number = Number("cvpr23_table4", "cifar10", "resnet18", "trades", ("APGD",))
-    assert Printed(small)(Comparison(number, 31.0, lower=True)).gain == pytest.approx(0.8)
+    assert printed(Comparison(number, 31.0, "below")).one == pytest.approx(30.2)
 
 
 def test_what_a_scale_leaves_out_is_printed_all_the_same(plan, on_paper):
@@ -747,10 +751,10 @@ def test_what_a_scale_leaves_out_is_printed_all_the_same(plan, on_paper):
     out = {name: "no time" for name in plan.artefacts if name not in less}
     small = Plan(plan.grid, {**plan.scale, "artefacts": less, "left_out": out}, "ci")
     assert set(small.artefacts) == set(less)
-    printed = Printed(small)
+    printed = Printed(Papers.read().values, small)
     for claim in claims:
-        verdict, row = judge(claim.tree, printed), on_paper.loc[claim.id]
-        assert told(verdict, "not printed") == row.published_numbers
+        verdict, row = Verdict(claim.tree, printed), on_paper.loc[claim.id]
+        assert verdict.text("not printed") == row.published_numbers
     assert "TRADES" in on_paper.loc["trades_at_89"].published_numbers
 
 
@@ -779,7 +783,7 @@ def test_what_holds_in_part_is_counted_apart(small, tmp_path):
     parts = [BEST, {**BEST, "in": [PLACE, f"{ARTEFACT}/cifar10/wrn32_10"]}]
     parts.append({**BEST, "in": [PLACE, f"{ARTEFACT}/cifar100/resnet18"], "than": ["at"]})
     content = {**claimed(), "claims": [claimed(part)["claims"][0] for part in parts]}
-    table = verdicts(small, Reader(content, small).claims(), tmp_path)
+    table = judge(small, parse(content, small), tmp_path)
     text = markdown(table, "a notice")
     assert "Ours: holds where measured 2, holds 1." in text
     assert "**holds where measured (1 of 2 comparisons)**: NAT, cifar10" in text

@@ -1,0 +1,77 @@
+"""The papers' printed numbers as evidence. Torch-free."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from harness.core.config import merged
+from harness.evaluation.cells import KEYS, printed
+from harness.grid.plan import Plan
+from harness.papers.comparisons import (
+    QUANTITIES,
+    Comparison,
+    Evidence,
+    MissingError,
+    Number,
+    describe,
+    row_label,
+)
+
+Table = dict[tuple, float]  # by data set, network, method and column
+
+
+class Printed:
+    """The printed numbers. They have no interval, so a comparison is true or false.
+
+    With a plan, rows and columns have our names where the grid has the artefact; otherwise the papers'.
+    """
+
+    def __init__(self, values: pd.DataFrame, plan: Plan | None = None) -> None:
+        self.values, self.plan = values, plan
+        self._label = partial(row_label, plan) if plan else str
+        self._tables: dict[str, dict[str, Table]] = {}
+
+    def __call__(self, comparison: Comparison) -> Evidence:
+        one, rival = self._number(comparison.one), comparison.other
+        other = self._number(rival) if isinstance(rival, Number) else rival
+        return describe(comparison, self._label, one, other)
+
+    def _number(self, number: Number) -> float:
+        if number.artefact not in self._tables:
+            self._tables[number.artefact] = self._read(number.artefact)
+        table = self._tables[number.artefact]
+        if not table["published"]:
+            figure = "_fig" in number.artefact
+            reason = "the papers print no number for" if figure else "values.csv has no number of"
+            raise MissingError(reason, number.artefact)
+        if number.classes or number.wrong_by:
+            raise MissingError("the papers print no number for some of the images")
+        deviation = number.quantity == "deviation"
+        found = table["published_std" if deviation else "published"]
+        means = []
+        for part in number.accuracies:
+            if any((*part.row, column) not in found for column in number.columns):
+                reason = f"{number.artefact} in values.csv has no{' deviation of' * deviation}"
+                raise MissingError(reason, part.absent(found))
+            means.append(float(np.mean([found[*part.row, column] for column in number.columns])))
+        return QUANTITIES[number.quantity](means[0], means[1:])
+
+    def _read(self, artefact: str) -> dict[str, Table]:
+        """Numbers and deviations. A scale may leave out what the papers print, so the grid counts."""
+        own = self.plan.grid["artefacts"].get(artefact, {}) if self.plan else {}
+        changed = self.plan.scale.get("artefacts", {}).get(artefact, {}) if self.plan else {}
+        columns = dict.fromkeys([*own.get("columns", ()), *changed.get("columns", ())])
+        if self.plan and columns:
+            entry = merged(own, changed)
+            renamed = entry.get("published_rows", {})
+            rows = printed(entry.get("published", artefact), renamed, columns, self.plan)
+        else:
+            document, _, name = artefact.partition("_")
+            rows = self.values[(self.values.document == document) & (self.values.artefact == name)]
+            names = {"arch": "network", "metric": "column"}
+            rows = rows.rename(columns=names | {"value": "published", "std": "published_std"})
+        kinds = rows.set_index(KEYS)[["published", "published_std"]]
+        return {kind: kinds[kind].dropna().to_dict() for kind in kinds}
