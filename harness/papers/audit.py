@@ -6,7 +6,7 @@ statements.csv would be found too. They do not say who is wrong, and they allow 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -42,31 +42,26 @@ def _place(index: tuple) -> str:
     return ", ".join([f"{document} {artefact}", *rest])
 
 
-def aa_above_a_component(papers: Papers) -> list[Finding]:
+def aa_above_a_component(papers: Papers) -> Iterator[Finding]:
     """AutoAttack is what survives all its components; in one evaluation it cannot exceed any."""
-    found = []
     for index, row in papers.rows.iterrows():
         above = [name for name in COMPONENTS if row.get("AA", 0) > row.get(name, float("inf"))]
         if above:
             parts = ", ".join(f"{name} {row[name]:.2f}" for name in above)
-            found.append(Finding(_place(index), f"AA {row['AA']:.2f} above {parts}"))
-    return found
+            yield Finding(_place(index), f"AA {row['AA']:.2f} above {parts}")
 
 
-def union_is_not_the_mean(papers: Papers) -> list[Finding]:
+def union_is_not_the_mean(papers: Papers) -> Iterator[Finding]:
     """Generalist++ defines Union as the mean of AA_inf and AA_2."""
-    found = []
     for index, row in papers.rows.dropna(subset=["Union"]).iterrows():
         mean = (row["AA_inf"] + row["AA_2"]) / 2
         if abs(row["Union"] - mean) > ROUNDING:
             text = f"Union {row['Union']:.2f}, the mean is {mean:.3f}"
-            found.append(Finding(_place(index), text))
-    return found
+            yield Finding(_place(index), text)
 
 
-def rows_that_differ(papers: Papers) -> list[Finding]:
+def rows_that_differ(papers: Papers) -> Iterator[Finding]:
     """The same model, printed twice, with other numbers; permuted columns are said to be so."""
-    found = []
     for key, tables in papers.by_row.items():
         for (one, mine), (other, theirs) in combinations(tables.items(), 2):
             differ = differing(mine, theirs)
@@ -74,29 +69,26 @@ def rows_that_differ(papers: Papers) -> list[Finding]:
                 permuted = sorted(mine[n] for n in differ) == sorted(theirs[n] for n in differ)
                 text = side_by_side(differ, mine, theirs)
                 text += " (the same numbers, permuted)" if permuted and len(differ) > 1 else ""
-                found.append(Finding(f"{one} / {other}: {', '.join(key)}", text))
-    return found
+                yield Finding(f"{one} / {other}: {', '.join(key)}", text)
 
 
-def outliers(papers: Papers) -> list[Finding]:
+def outliers(papers: Papers) -> Iterator[Finding]:
     """Gaps far from those of the table's other rows: PGD to AutoAttack, one network to another."""
-    found = []
     for _, table in papers.rows.groupby(ROW[:-1]):
         for pair in (("PGD20", "AA"), ("PGD20_inf", "AA_inf"), ("PGD20_2", "AA_2")):
             if set(pair) <= set(table):
-                found += [Finding(_place(i), text) for i, text in _far_apart(table, *pair)]
+                yield from (Finding(_place(i), text) for i, text in _far_apart(table, *pair))
     for where, table in papers.values.groupby(ROW[:3]):
         for metric, part in table.groupby("metric"):
             archs = part.pivot_table(index="method", columns="arch", values="value").dropna()
             if archs.shape[1] == 2:
                 for method, text in _far_apart(archs, *archs.columns):
-                    found.append(Finding(_place((*where, method)), f"{metric}: {text}"))
-    return found
+                    yield Finding(_place((*where, method)), f"{metric}: {text}")
 
 
-def far_out_of_distribution(papers: Papers) -> list[Finding]:
+def far_out_of_distribution(papers: Papers) -> Iterator[Finding]:
     """Natural accuracy minus that on -C or -P images of the same data set, far from the other rows."""
-    found, values = [], papers.values
+    values = papers.values
     keys = ["document", "dataset", "arch", "method"]
     natural = values[values.metric == "NAT"].groupby(keys).value.mean()
     for where, part in values[values.dataset.str.contains("-")].groupby(ROW[:-1]):
@@ -104,8 +96,7 @@ def far_out_of_distribution(papers: Papers) -> list[Finding]:
         known = natural.get((document, dataset.rpartition("-")[0], arch), pd.Series(dtype=float))
         both = {"NAT": known, dataset: part.set_index("method").value}
         for method, text in _far_apart(pd.DataFrame(both).dropna(), "NAT", dataset):
-            found.append(Finding(_place((*where, method)), text))
-    return found
+            yield Finding(_place((*where, method)), text)
 
 
 def _far_apart(table: pd.DataFrame, one: str, other: str) -> list[tuple[Any, str]]:
@@ -124,7 +115,7 @@ def _far_apart(table: pd.DataFrame, one: str, other: str) -> list[tuple[Any, str
     ]
 
 
-def rows_that_share_numbers(papers: Papers) -> list[Finding]:
+def rows_that_share_numbers(papers: Papers) -> Iterator[Finding]:
     """Two methods on the same data set with the same network have an equal number in a column."""
     shared: dict[tuple, tuple[Numbers, set[str]]] = {}  # -> equal numbers, tables
     rows = [(*key, *row) for key, tables in papers.by_row.items() for row in tables.items()]
@@ -134,18 +125,17 @@ def rows_that_share_numbers(papers: Papers) -> list[Finding]:
             numbers, tables = shared.setdefault((*place, *sorted((one, other))), ({}, set()))
             numbers.update(equal)
             tables.update((table, second))
-    found = []
     for (*place, one, other), (numbers, names) in sorted(
         shared.items(), key=lambda pair: -len(pair[1][0])
     ):
         where = f"{' / '.join(sorted(names))}: {', '.join(place)}, {one} and {other}"
         text = ", ".join(f"{metric} {number:.2f}" for metric, number in numbers.items())
         known = "; the text says that they are one model" * same_model(papers, one, other)
-        found.append(Finding(where, text + known))
-    return found + _by_chance(papers)
+        yield Finding(where, text + known)
+    yield from _by_chance(papers)
 
 
-def _by_chance(papers: Papers) -> list[Finding]:
+def _by_chance(papers: Papers) -> Iterator[Finding]:
     """Equal pairs within one column, against how many to expect by chance.
 
     Expected from the pairs that are less than a point apart, above or below: a window of 200 steps of
@@ -159,10 +149,11 @@ def _by_chance(papers: Papers) -> list[Finding]:
     text = (
         f"{equal} pairs of rows are equal in a column; about {close / 200:.1f} would be by chance"
     )
-    return [Finding("all columns of all tables", text)] if equal else []
+    if equal:
+        yield Finding("all columns of all tables", text)
 
 
-RULES: dict[str, Callable[[Papers], list[Finding]]] = {
+RULES: dict[str, Callable[[Papers], Iterator[Finding]]] = {
     "AutoAttack above one of its components": aa_above_a_component,
     "Union that is not the mean it is defined as": union_is_not_the_mean,
     "The same row, other numbers": rows_that_differ,
@@ -189,7 +180,7 @@ def audit(papers: Papers) -> str:
         "(`python -m harness audit`). A finding is a contradiction or an oddity, not a verdict.",
     ]
     for title, rule in RULES.items():
-        findings = rule(papers)
+        findings = list(rule(papers))
         lines += ["", f"## {title} ({len(findings)})", "", f"{(rule.__doc__ or '').strip()}", ""]
         lines += ["| where | found |", "|---|---|"]
         lines += [f"| {finding.where} | {finding.found} |" for finding in findings]

@@ -123,9 +123,6 @@ class Evidence:
     test: Difference | None = None
 
 
-Source = Callable[[Comparison], Evidence]  # raises MissingError
-
-
 class MissingError(Exception):
     """A source has no such number. Comparisons that share a reason may each miss another `name`."""
 
@@ -134,36 +131,40 @@ class MissingError(Exception):
         self.reason, self.name = reason, name
 
 
-def row_label(plan: Plan, method: str) -> str:
-    """A row's label. A variant has its method's label and what varies."""
-    base, *variant = method.split("~")
-    return ", ".join([plan.label(base), *variant])
+class Source:
+    """A source of numbers: called with a comparison, it gives the evidence or raises MissingError."""
 
+    def __init__(self, plan: Plan | None) -> None:
+        self._label = plan.label if plan else str
 
-def subject(number: Number, label: Callable[[str], str]) -> str:
-    """Which method a number is of, and on which images if not on all."""
-    text = label(number.method)
-    text += f" minus {label(number.rivals[0])}" if number.quantity == "lead" else ""
-    text += f" on {', '.join(number.classes)}" if number.classes else ""
-    return text + (f" where {label(number.wrong_by)} is wrong" if number.wrong_by else "")
+    def label(self, method: str) -> str:
+        """A row's label. A variant has its method's label and what varies."""
+        base, *variant = method.split("~")
+        return ", ".join([self._label(base), *variant])
 
+    def subject(self, number: Number) -> str:
+        """Which method a number is of, and on which images if not on all."""
+        text = self.label(number.method)
+        text += f" minus {self.label(number.rivals[0])}" if number.quantity == "lead" else ""
+        text += f" on {', '.join(number.classes)}" if number.classes else ""
+        return text + (f" where {self.label(number.wrong_by)} is wrong" if number.wrong_by else "")
 
-def describe(
-    comparison: Comparison,
-    label: Callable[[str], str],
-    one: float,
-    other: float,
-    test: Difference | None = None,
-    note: str = "",
-) -> Evidence:
-    """Evidence in words: both numbers, their difference, its interval. All in percent."""
-    number, rival = comparison.one, comparison.other
-    text = f"{number.column}, {number.dataset}, {number.network}: "
-    text += f"{subject(number, label)} {one:.2f}"
-    if isinstance(rival, Number):
-        text += f" against {other:.2f} ({subject(rival, label)}), difference {one - other:+.2f}"
-        text += f" [{test.low:+.2f}, {test.high:+.2f}]" if test else ""
-    else:
-        text += f" [{test.low + other:.2f}, {test.high + other:.2f}]" if test else ""
-        text += f", claimed {'above' if comparison.relation == 'above' else 'below'} {other:g}"
-    return Evidence(one, other, text + note, test)
+    def describe(
+        self,
+        comparison: Comparison,
+        one: float,
+        other: float,
+        test: Difference | None = None,
+        note: str = "",
+    ) -> Evidence:
+        """Evidence in words: both numbers, their difference, its interval. All in percent."""
+        number, rival = comparison.one, comparison.other
+        text = f"{number.column}, {number.dataset}, {number.network}: "
+        text += f"{self.subject(number)} {one:.2f}"
+        if isinstance(rival, Number):
+            text += f" against {other:.2f} ({self.subject(rival)}), difference {one - other:+.2f}"
+            text += f" [{test.low:+.2f}, {test.high:+.2f}]" if test else ""
+        else:
+            text += f" [{test.low + other:.2f}, {test.high + other:.2f}]" if test else ""
+            text += f", claimed {'above' if comparison.relation == 'above' else 'below'} {other:g}"
+        return Evidence(one, other, text + note, test)

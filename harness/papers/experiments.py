@@ -5,6 +5,7 @@ Settings, rows that are one model, methods that have a row, models that were tra
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations, permutations
 from typing import Any
 
@@ -14,9 +15,9 @@ from harness.papers.published import Finding, Papers, differing, matching, side_
 from harness.papers.statements import lines, source_of
 
 
-def rows_said_to_be_one(papers: Papers) -> list[Finding]:
+def rows_said_to_be_one(papers: Papers) -> Iterator[Finding]:
     """Two rows of which the text says that they are one model must have the same numbers."""
-    found, by_row = [], papers.by_row
+    by_row = papers.by_row
     for line in lines(papers, {"same row"}):
         tables = [f"{line.document} {name}" for name in split(line.artefact)]
         for (dataset, arch, method), own in by_row.items():
@@ -26,8 +27,7 @@ def rows_said_to_be_one(papers: Papers) -> list[Finding]:
                 if differ:
                     where = f"{source_of(line)} ({line.artefact.replace(';', ' / ')})"
                     text = side_by_side(sorted(differ), own[one], same[other])
-                    found.append(Finding(where, text))
-    return found
+                    yield Finding(where, text)
 
 
 def same_model(papers: Papers, one: str, other: str) -> bool:
@@ -39,9 +39,8 @@ def same_model(papers: Papers, one: str, other: str) -> bool:
     return other in same
 
 
-def methods_without_a_row(papers: Papers) -> list[Finding]:
+def methods_without_a_row(papers: Papers) -> Iterator[Finding]:
     """A method that the text says is compared must have a row, and a row must be in the text."""
-    found = []
     for line in lines(papers, {"has a row"}):
         values = papers.values[papers.values.document == line.document]
         rows = set(values[values.artefact.isin(split(line.artefact))].method)
@@ -50,13 +49,11 @@ def methods_without_a_row(papers: Papers) -> list[Finding]:
         if missing or extra:
             text = f"in the text only: {', '.join(missing) or 'none'}; "
             text += f"in the tables only: {', '.join(extra) or 'none'}"
-            found.append(Finding(source_of(line), text))
-    return found
+            yield Finding(source_of(line), text)
 
 
-def rows_of_others(papers: Papers) -> list[Finding]:
+def rows_of_others(papers: Papers) -> Iterator[Finding]:
     """Rows "trained from scratch" that equal a leaderboard's entry in both numbers, to the digit."""
-    found = []
     norms = {"Linf": ("AA", "AA_inf"), "L2": ("AA_2",)}
     own = {line.document: line.place for line in lines(papers, {"trained from scratch"})}
     for (document, artefact, dataset, arch, method), row in papers.rows.iterrows():
@@ -67,13 +64,12 @@ def rows_of_others(papers: Papers) -> list[Finding]:
                 text = f"{entry.clean_acc} and {entry.autoattack_acc} are RobustBench's "
                 text += f"{entry.entry} (its file says {entry.architecture})"
                 where = f"{document}, {own[document]} / {artefact}, {dataset}, {arch}, {method}"
-                found.append(Finding(where, text))
-    return found
+                yield Finding(where, text)
 
 
-def settings_that_differ(papers: Papers) -> list[Finding]:
+def settings_that_differ(papers: Papers) -> Iterator[Finding]:
     """Two places differ on one experiment: in one document, or in two that print the same rows."""
-    found, settings = [], list(lines(papers, {"setting"}))
+    settings = list(lines(papers, {"setting"}))
     for one, other in combinations(settings, 2):
         if one.metric != other.metric or one.value == other.value or not _overlap(one, other):
             continue
@@ -86,8 +82,7 @@ def settings_that_differ(papers: Papers) -> list[Finding]:
             if not same or _says_both(settings, one, other):
                 continue  # a document that says both is a finding already
             text += f", and {'1 row is' if same == 1 else f'{same} rows are'} the same to the digit"
-        found.append(Finding(where, text))
-    return found
+        yield Finding(where, text)
 
 
 def _says_both(settings: list[Any], one: Any, other: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +16,7 @@ from harness.evaluation.records import read_records
 from harness.grid.artefacts import Cell
 from harness.grid.columns import Formula
 from harness.grid.plan import Plan
-from harness.papers.comparisons import (
-    Comparison,
-    Evidence,
-    MissingError,
-    Number,
-    describe,
-    row_label,
-    subject,
-)
+from harness.papers.comparisons import Comparison, Evidence, MissingError, Number, Source
 from harness.papers.unpaired import deviation_test, subset_test, welch_test
 
 BEST_EPOCH = "best_epoch"  # not a column of a table: it comes from a run's description
@@ -57,12 +48,12 @@ def _key(cell: Cell) -> tuple[str, str, str, str]:
     return cell.dataset, cell.network, cell.method, cell.column
 
 
-class Measured:
+class Measured(Source):
     """Our records, image by image; each model's file is read once."""
 
     def __init__(self, plan: Plan, results: Path, numbers: Iterable[Number]) -> None:
+        super().__init__(plan)
         self.plan, self.results = plan, results
-        self._label = partial(row_label, plan)
         self._cells = planned_cells(plan, numbers)
         self._values: dict[tuple[str, Cell], np.ndarray] = {}  # (run, cell) -> image by image
         self._labels: dict[str, dict[str, np.ndarray]] = {}  # run -> data set -> classes
@@ -99,9 +90,7 @@ class Measured:
                 test, n = welch_test(mine, theirs), f"{n} and {theirs.shape[1]}"
         note = f", n = {n}" + (f" x {seeds} seeds" if seeds > 1 else "")
         points = Difference(100 * test.mean, 100 * test.low, 100 * test.high, test.p)
-        return describe(
-            comparison, self._label, 100 * float(mine[chosen].mean()), other, points, note
-        )
+        return self.describe(comparison, 100 * float(mine[chosen].mean()), other, points, note)
 
     def _sample(self, number: Number) -> tuple[np.ndarray, np.ndarray]:
         """A number image by image, and which images count; both by seed."""
@@ -116,7 +105,7 @@ class Measured:
             there = self._of_classes(number, own)
             values, chosen = values[:, there], chosen[:, there]
         if not chosen.any():
-            raise MissingError("there is no such image for", subject(number, self._label))
+            raise MissingError("there is no such image for", self.subject(number))
         return values, chosen
 
     def _of_classes(self, number: Number, own: Number) -> np.ndarray:
@@ -134,7 +123,7 @@ class Measured:
         mine = float(np.mean(self._values_of(one)))
         other = float(np.mean(self._values_of(rival))) if isinstance(rival, Number) else rival
         note = f"{UNITS[self._cells[one][0].formula.parts[0]]}, without an interval"
-        return describe(comparison, self._label, mine, other, note=note)
+        return self.describe(comparison, mine, other, note=note)
 
     def _deviation(self, comparison: Comparison) -> Evidence:
         number, limit = comparison.one, comparison.other
@@ -142,12 +131,12 @@ class Measured:
         values = 100.0 * self._values_of(number.accuracies[0])
         if len(values) < 2:
             raise MissingError(
-                f"{self._at_scale(number)} has one seed of", self._label(number.method)
+                f"{self._at_scale(number)} has one seed of", self.label(number.method)
             )
         found = deviation_test(values, limit)
         note = f", {len(values)} seeds, found {found.total:.2f} of which {values.shape[1]} images "
         note += f"explain {found.of_images:.2f}"
-        return describe(comparison, self._label, found.of_seeds, limit, found.test, note)
+        return self.describe(comparison, found.of_seeds, limit, found.test, note)
 
     def doubts(self, numbers: Iterable[Number]) -> str:
         """Which of these numbers a failed trust check touches."""
@@ -209,7 +198,7 @@ class Measured:
             uses = {self.plan.run(run).selection.use for cell in found for run in cell.runs}
             if "last" in uses:
                 reason = f"{self._at_scale(number)} takes the last epoch of"
-                raise MissingError(reason, self._label(number.method))
+                raise MissingError(reason, self.label(number.method))
         seeds = []
         for runs in zip(*(cell.runs for cell in found), strict=True):
             pairs = list(zip(runs, found, strict=True))

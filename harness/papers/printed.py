@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 
@@ -16,28 +14,27 @@ from harness.papers.comparisons import (
     Evidence,
     MissingError,
     Number,
-    describe,
-    row_label,
+    Source,
 )
 
 Table = dict[tuple, float]  # by data set, network, method and column
 
 
-class Printed:
+class Printed(Source):
     """The printed numbers. They have no interval, so a comparison is true or false.
 
     With a plan, rows and columns have our names where the grid has the artefact; otherwise the papers'.
     """
 
     def __init__(self, values: pd.DataFrame, plan: Plan | None = None) -> None:
+        super().__init__(plan)
         self.values, self.plan = values, plan
-        self._label = partial(row_label, plan) if plan else str
         self._tables: dict[str, dict[str, Table]] = {}
 
     def __call__(self, comparison: Comparison) -> Evidence:
         one, rival = self._number(comparison.one), comparison.other
         other = self._number(rival) if isinstance(rival, Number) else rival
-        return describe(comparison, self._label, one, other)
+        return self.describe(comparison, one, other)
 
     def _number(self, number: Number) -> float:
         if number.artefact not in self._tables:

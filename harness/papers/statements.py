@@ -78,43 +78,45 @@ def _no_number(line: Any, found: str) -> Exception:
     return expected(f"printed numbers behind '{source_of(line)}'", found, remedy)
 
 
-def _statement(line: Any, column: Column, method: str) -> Statement:
+def statement(line: Any, column: Column, method: str) -> Statement:
+    """A line's statement about one method in one column."""
     place, metric, numbers = column
     relation, quantity = {**EQUALITIES, **COMPARISONS}[line.relation]
     others = matching(line.than, list(numbers), without=method)
-    entry: dict[str, Any] = {"columns": [metric], "methods": [method], "than": others}
+    entry: dict[str, Any] = {"columns": [metric], "than": others}
     if relation == "better":
         entry |= {"better": [method], "lower": line.relation == "lower than"}
     elif relation == "only":
         limits = zip(split(line.metric), split(line.value), strict=True)
         entry |= {"only": method, "above": dict(limits)}
     else:
-        rounding = 0.51 * 10 ** -len(line.value.partition(".")[2])
-        entry |= {"quantity": quantity, "rivals": others, "tolerance": rounding}
-        entry[relation] = 2 if line.relation == "top two" else line.value
+        limit = 2 if line.relation == "top two" else line.value
+        entry |= {"methods": [method], relation: limit, "quantity": quantity}
+        entry["rivals"] = [] if quantity in ("accuracy", "error") else others
+        if relation == "equals":
+            entry["tolerance"] = 0.51 * 10 ** -len(line.value.partition(".")[2])  # as rounded
     return Statement(entry, place)
 
 
 def contradictions(line: Any, column: Column, printed: Printed) -> dict[Comparison, Evidence]:
     """The comparisons of a line that are false in a column."""
     methods = split(line.method) or matching(line.than, list(column[2]))[:1]
-    trees = [tree(_statement(line, column, method)) for method in methods]
+    trees = [tree(statement(line, column, method)) for method in methods]
     verdict = Verdict(Every(tuple(trees)), printed)
     for error in verdict.missing.values():
         raise _no_number(line, f"{error.reason} {error.name}")
-    return {c: found for c, found in verdict.found.items() if verdict.of(c) is False}
+    return {c: found for c, found in verdict.found.items() if verdict.truth[c] is False}
 
 
-def numbers_in_prose(papers: Papers) -> list[Finding]:
+def numbers_in_prose(papers: Papers) -> Iterator[Finding]:
     """A number in the text must be the table's, as rounded there."""
-    found, printed = [], Printed(papers.values)
+    printed = Printed(papers.values)
     for line in lines(papers, EQUALITIES):
         for column in columns(line, papers):
             place, metric, numbers = column
             for evidence in contradictions(line, column, printed).values():
                 text = f"said {line.value}; {_where(place, metric)} gives {evidence.one:.2f}"
-                found.append(Finding(source_of(line), text + _whose(line, numbers)))
-    return found
+                yield Finding(source_of(line), text + _whose(line, numbers))
 
 
 def _whose(line: Any, numbers: Numbers) -> str:
@@ -132,9 +134,9 @@ def _whose(line: Any, numbers: Numbers) -> str:
     return f"; it is {pairs[0][0]} minus {pairs[0][1]}" if len(pairs) == 1 else ""
 
 
-def comparisons_in_prose(papers: Papers) -> list[Finding]:
+def comparisons_in_prose(papers: Papers) -> Iterator[Finding]:
     """What the text calls best, higher or the only one must be so in the tables; so must bold print."""
-    found, printed = [], Printed(papers.values)
+    printed = Printed(papers.values)
     for line in lines(papers, COMPARISONS):
         judged = list(columns(line, papers))
         if line.relation == "only above":  # all columns of a place at once
@@ -145,8 +147,7 @@ def comparisons_in_prose(papers: Papers) -> list[Finding]:
             against = [f"{_where(*c[:2])}: {text}" for c, text in texts if text]
         if against:
             share = f"not in {len(against)} of {len(judged)} columns: " if len(judged) > 1 else ""
-            found.append(Finding(source_of(line), share + "; ".join(against)))
-    return found
+            yield Finding(source_of(line), share + "; ".join(against))
 
 
 def _text(line: Any, numbers: Numbers, against: dict[Comparison, Evidence]) -> str:
@@ -170,10 +171,11 @@ def _text(line: Any, numbers: Numbers, against: dict[Comparison, Evidence]) -> s
 
 def _not_only(line: Any, column: Column, printed: Printed) -> list[str]:
     """The method is not above every limit, or another one is above all of them."""
-    statement = _statement(line, column, line.method)
-    stated = tree(statement)
-    assert isinstance(stated, Every)
-    verdict, own = Verdict(stated, printed), len(statement.entry["above"])
-    itself = [f"{line.method} itself is not"] * (False in map(verdict.of, stated.parts[:own]))
-    others = zip(statement.entry["than"], stated.parts[own:], strict=True)
-    return itself + [f"{name} is, too" for name, part in others if verdict.of(part) is False]
+    stated = statement(line, column, line.method)
+    parts = tree(stated)
+    assert isinstance(parts, Every)
+    false = [Verdict(part, printed).true is False for part in parts.parts]
+    own = len(stated.entry["above"])
+    others = zip(stated.entry["than"], false[own:], strict=True)
+    itself = [f"{line.method} itself is not"] if any(false[:own]) else []
+    return itself + [f"{name} is, too" for name, passes in others if passes]

@@ -10,17 +10,10 @@ missing alternative might be true, so `Some` keeps all its parts unless all are 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from harness.core.statistics import holm
-from harness.papers.comparisons import (
-    Comparison,
-    Every,
-    Evidence,
-    MissingError,
-    Some,
-    Source,
-    Tree,
-    comparisons,
-)
+from harness.papers.comparisons import Comparison, Every, Evidence, MissingError, Tree, comparisons
 
 LEVEL = 0.05
 _SHOWN = 3  # reports print up to this many comparisons one by one
@@ -29,7 +22,7 @@ _SHOWN = 3  # reports print up to this many comparisons one by one
 class Verdict:
     """The verdict of one source on one tree: `true` is True, False, or None if it is open."""
 
-    def __init__(self, tree: Tree, source: Source) -> None:
+    def __init__(self, tree: Tree, source: Callable[[Comparison], Evidence]) -> None:
         self.found: dict[Comparison, Evidence] = {}
         self.missing: dict[Comparison, MissingError] = {}
         for comparison in comparisons(tree):
@@ -40,22 +33,34 @@ class Verdict:
         tested = {c: evidence.test.p for c, evidence in self.found.items() if evidence.test}
         self.p = dict(zip(tested, holm(list(tested.values())), strict=True))
         self.margin = {c: c.margin(found.one, found.other) for c, found in self.found.items()}
-        whole, there = self.of(tree), self._without_missing(tree)
-        self.true = whole if whole is not None or there is None else self.of(there)
+        self.truth = {
+            c: None if self.p.get(c, 0.0) >= LEVEL else c.holds(margin)
+            for c, margin in self.margin.items()
+        }
+        whole, measured, self._deciding = self._judge(tree)
+        self.true = (
+            whole if whole is not None or not measured else _combined(measured, decisive=False)
+        )
         self.whole = whole is not None or not self.missing  # what is missing makes no difference
-        self._deciding = self._that_decide(tree)
 
-    def of(self, tree: Tree) -> bool | None:
-        """The verdict on a part of the tree."""
+    def _judge(self, tree: Tree) -> tuple[bool | None, list[bool | None], list[Comparison]]:
+        """A tree's truth, the truths of its measured parts, and the comparisons that decide it."""
         if isinstance(tree, Comparison):
-            if tree in self.missing or self.p.get(tree, 0.0) >= LEVEL:
-                return None
-            return tree.holds(self.margin[tree])
-        parts = [self.of(part) for part in tree.parts]
-        decisive = isinstance(tree, Some)  # one True decides `Some`, one False decides `Every`
-        if decisive in parts:
-            return decisive
-        return None if None in parts else not decisive
+            known = [tree] if tree in self.found else []
+            return self.truth.get(tree), [self.truth[c] for c in known], known
+        parts = [self._judge(part) for part in tree.parts]
+        measured = [truth for _, some, _ in parts for truth in some]
+        if isinstance(tree, Every):
+            whole = _combined([part[0] for part in parts], decisive=False)
+            return whole, measured, [c for _, _, deciding in parts for c in deciding]
+        whole = _combined([part[0] for part in parts], decisive=True)
+        rank = {True: 2, None: 1, False: 0}
+        best = max(
+            (deciding for _, _, deciding in parts if deciding),
+            key=lambda some: min((rank[self.truth[c]], self.margin[c]) for c in some),
+            default=[],
+        )
+        return whole, [whole] if measured else [], best
 
     def word(self, where: str, nowhere: str) -> str:
         """The verdict in a word or two, such as `holds where measured (1 of 2 comparisons)`."""
@@ -71,35 +76,12 @@ class Verdict:
         numbers, missing = self._numbers(), self._reasons()
         return f"{numbers}; {not_there}: {missing}" if numbers and missing else numbers or missing
 
-    def _without_missing(self, tree: Tree) -> Tree | None:
-        if isinstance(tree, Comparison):
-            return None if tree in self.missing else tree
-        parts = [self._without_missing(part) for part in tree.parts]
-        kept = tuple(part for part in parts if part is not None)
-        if not kept:
-            return None
-        return tree if isinstance(tree, Some) else Every(kept)
-
-    def _that_decide(self, tree: Tree) -> list[Comparison]:
-        """The comparisons behind the verdict; of alternatives, those of the best one."""
-        if isinstance(tree, Comparison):
-            return [] if tree in self.missing else [tree]
-        parts = [self._that_decide(part) for part in tree.parts]
-        if isinstance(tree, Every):
-            return [comparison for part in parts for comparison in part]
-        rank = {True: 2, None: 1, False: 0}
-        return max(
-            filter(None, parts),
-            key=lambda part: min((rank[self.of(c)], self.margin[c]) for c in part),
-            default=[],
-        )
-
     def _numbers(self) -> str:
         """All deciding comparisons; of many, how many are true, and the weakest one."""
         deciding = self._deciding
         if len(deciding) <= _SHOWN:
             return "; ".join(self._shown(comparison) for comparison in deciding)
-        truths = [self.of(comparison) for comparison in deciding]
+        truths = [self.truth[comparison] for comparison in deciding]
         # If a missing alternative leaves the verdict open, no comparison has the verdict's truth.
         alike = [c for c, truth in zip(deciding, truths, strict=True) if truth is self.true]
         weakest = min(alike or deciding, key=lambda c: self.margin[c])
@@ -123,3 +105,10 @@ class Verdict:
             shown = " ".join(filter(None, [reason, ", ".join(different[:_SHOWN]) + more]))
             texts.append(f"{shown} ({len(names)} comparison{'s' * (len(names) > 1)})")
         return "; ".join(texts)
+
+
+def _combined(truths: list[bool | None], decisive: bool) -> bool | None:
+    """Three-valued logic: one False decides `Every`, one True decides `Some`."""
+    if decisive in truths:
+        return decisive
+    return None if None in truths else not decisive
