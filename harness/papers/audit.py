@@ -99,20 +99,14 @@ def far_out_of_distribution(papers: Papers) -> Iterator[Finding]:
             yield Finding(_place((*where, method)), text)
 
 
-def _far_apart(table: pd.DataFrame, one: str, other: str) -> list[tuple[Any, str]]:
-    """Rows whose gap between two columns lies far from the other rows' gaps."""
+def _far_apart(table: pd.DataFrame, one: str, other: str) -> Iterator[tuple[Any, str]]:
+    """Rows whose gap between two columns is far from the other rows' gaps."""
     gaps = (table[one] - table[other]).dropna()
-    if len(gaps) < 5:
-        return []
-    off = (gaps - gaps.median()).abs()
-    return [
-        (
-            i,
-            f"{one} {table.loc[i, one]:.2f}, {other} {table.loc[i, other]:.2f}, gap {gaps[i]:.2f}; "
-            f"the median gap is {gaps.median():.2f}",
-        )
-        for i in off[off > max(_FAR * off.median(), _LEAST)].index
-    ]
+    median = gaps.median()
+    off = (gaps - median).abs()
+    for i in off[off > max(_FAR * off.median(), _LEAST)].index if len(gaps) >= 5 else ():
+        numbers = f"{one} {table.loc[i, one]:.2f}, {other} {table.loc[i, other]:.2f}"
+        yield i, f"{numbers}, gap {gaps[i]:.2f}; the median gap is {median:.2f}"
 
 
 def rows_that_share_numbers(papers: Papers) -> Iterator[Finding]:
@@ -136,7 +130,7 @@ def rows_that_share_numbers(papers: Papers) -> Iterator[Finding]:
 
 
 def _by_chance(papers: Papers) -> Iterator[Finding]:
-    """Equal pairs within one column, against how many to expect by chance.
+    """Equal pairs within one column, and how many to expect by chance.
 
     Expected from the pairs that are less than a point apart, above or below: a window of 200 steps of
     0.01, of which equality is one.

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from harness.core.statistics import Difference
 from harness.grid.plan import Plan
 
-# What a number is of a method: from its own accuracy in percent and those of its rivals.
+# Quantities of a method: from its own accuracy in percent and those of its rivals.
 QUANTITIES: dict[str, Callable[[float, list[float]], float]] = {
     "accuracy": lambda own, rivals: own,
-    "deviation": lambda own, rivals: own,  # over seeds: given as a number of its own
+    "deviation": lambda own, rivals: own,  # over seeds; not computed from accuracies
     "error": lambda own, rivals: 100 - own,
-    "best": lambda own, rivals: max(own, *rivals),
+    "best": lambda own, rivals: max([own, *rivals]),
     "lead": lambda own, rivals: own - max(rivals),
     "error cut": lambda own, rivals: 100 * (own - max(rivals)) / (100 - max(rivals)),
     "rank": lambda own, rivals: 1 + sum(number > own for number in rivals),
@@ -36,7 +36,7 @@ class Number:
     classes: tuple[str, ...] = ()  # only on images of these classes
     wrong_by: str = ""  # only on images that this method gets wrong
     quantity: str = "accuracy"
-    rivals: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()  # methods that a lead or a rank is measured against
 
     @property
     def row(self) -> tuple[str, str, str]:
@@ -115,7 +115,7 @@ def comparisons(tree: Tree) -> Iterator[Comparison]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Both numbers of a comparison, in words too, and the test of their difference if there is one."""
+    """Both numbers of a comparison, a text about them, and the test of their difference, if any."""
 
     one: float
     other: float
@@ -124,7 +124,7 @@ class Evidence:
 
 
 class MissingError(Exception):
-    """A source has no such number. Comparisons that share a reason may each miss another `name`."""
+    """A source has no such number. `name` is what the reason is about, if it is not always the same."""
 
     def __init__(self, reason: str, name: str = "") -> None:
         super().__init__(reason)

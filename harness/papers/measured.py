@@ -71,8 +71,12 @@ class Measured(Source):
             return self._trainings(comparison)
         if comparison.one.quantity == "deviation":
             return self._deviation(comparison)
-        if comparison.relation == "equal" or comparison.one.quantity not in ("accuracy", "lead"):
-            raise MissingError("our records decide no equality, error or rank")
+        one = comparison.one
+        decidable = one.quantity == "accuracy" or (one.quantity == "lead" and len(one.rivals) == 1)
+        if comparison.relation == "equal" or not decidable:
+            raise MissingError(
+                "our records have no test for", f"{one.quantity} {comparison.relation}"
+            )
         return self._images(comparison)
 
     def _images(self, comparison: Comparison) -> Evidence:
@@ -130,9 +134,8 @@ class Measured(Source):
         assert isinstance(limit, float)
         values = 100.0 * self._values_of(number.accuracies[0])
         if len(values) < 2:
-            raise MissingError(
-                f"{self._at_scale(number)} has one seed of", self.label(number.method)
-            )
+            reason = f"{self._at_scale(number)} has one seed of"
+            raise MissingError(reason, self.label(number.method))
         found = deviation_test(values, limit)
         note = f", {len(values)} seeds, found {found.total:.2f} of which {values.shape[1]} images "
         note += f"explain {found.of_images:.2f}"
@@ -147,7 +150,7 @@ class Measured(Source):
         return f" ‡ {len(failed)} of its numbers are touched by a failed trust check ({names})"
 
     def _is_measured(self, number: Number) -> bool:
-        """Is it a quantity of a training rather than of images, such as its minutes?"""
+        """Is it a quantity of a training, such as its minutes, and not of images?"""
         return any(cell.formula.op == "measured" for cell in self._cells[number])
 
     def _read(self, run: str, pairs: list[tuple[Number, Cell]]) -> None:

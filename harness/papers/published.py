@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from pathlib import Path
 
 import pandas as pd
 
@@ -38,19 +37,21 @@ class Finding:
 
 @dataclass(frozen=True)
 class Papers:
+    """The three files; statements.csv with one line per document."""
+
     values: pd.DataFrame
     statements: pd.DataFrame
     leaderboard: pd.DataFrame
 
     @classmethod
-    def read(cls, folder: Path = PUBLISHED) -> Papers:
-        statements = pd.read_csv(folder / "statements.csv", dtype=str, keep_default_na=False)
+    def read(cls) -> Papers:
+        statements = pd.read_csv(PUBLISHED / "statements.csv", dtype=str, keep_default_na=False)
         names = [*statements.columns.drop("document")]
         each = statements.assign(document=statements.document.str.split(";")).explode("document")
         return cls(
-            pd.read_csv(folder / "values.csv"),
+            pd.read_csv(PUBLISHED / "values.csv"),
             each[["document", *names]].reset_index(drop=True),
-            pd.read_csv(folder / "robustbench.csv"),
+            pd.read_csv(PUBLISHED / "robustbench.csv"),
         )
 
     @property

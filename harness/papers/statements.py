@@ -37,12 +37,13 @@ COMPARISONS = {
 OTHERS = {"same row", "has a row", "setting", "trained from scratch"}
 _TEXTS = {"above": "{} {:.2f}", "leads by more than": "{} leads by {:.2f}"}
 _TEXTS |= {"rank": "{} is number {:.0f}"}
+_ALONE = ("accuracy", "error")  # quantities that need no rivals
 
-
-Column = tuple[str, str, Numbers]  # its place as artefact/data set/network, metric, numbers
+Column = tuple[str, str, Numbers]  # place (artefact/data set/network), metric, numbers by method
 
 
 def lines(papers: Papers, relations: Collection[str]) -> Iterator[Any]:
+    """The lines of statements.csv that have one of these relations."""
     known = {*EQUALITIES, *COMPARISONS, *OTHERS}
     for line in papers.statements.itertuples():
         if line.relation not in known:
@@ -56,6 +57,7 @@ def source_of(line: Any) -> str:
 
 
 def columns(line: Any, papers: Papers) -> Iterator[Column]:
+    """The printed columns that a line is about."""
     values = papers.values[papers.values.document == line.document]
     fields = {"artefact": line.artefact, "dataset": line.dataset}
     fields |= {"arch": line.network, "metric": line.metric}
@@ -92,7 +94,7 @@ def statement(line: Any, column: Column, method: str) -> Statement:
     else:
         limit = 2 if line.relation == "top two" else line.value
         entry |= {"methods": [method], relation: limit, "quantity": quantity}
-        entry["rivals"] = [] if quantity in ("accuracy", "error") else others
+        entry["rivals"] = [] if quantity in _ALONE else others
         if relation == "equals":
             entry["tolerance"] = 0.51 * 10 ** -len(line.value.partition(".")[2])  # as rounded
     return Statement(entry, place)
@@ -126,8 +128,8 @@ def _whose(line: Any, numbers: Numbers) -> str:
         return abs(number - float(line.value)) <= ROUNDING
 
     _, quantity = EQUALITIES[line.relation]
-    own = {} if line.than else {m: QUANTITIES[quantity](n, []) for m, n in numbers.items()}
-    rows = [method for method, number in own.items() if fits(number)]
+    alone = numbers if quantity in _ALONE else {}
+    rows = [method for method, own in alone.items() if fits(QUANTITIES[quantity](own, []))]
     if rows:
         return f"; it is the number of {', '.join(rows)}"
     pairs = [p for p in permutations(numbers, 2) if fits(numbers[p[0]] - numbers[p[1]])]
@@ -151,6 +153,7 @@ def comparisons_in_prose(papers: Papers) -> Iterator[Finding]:
 
 
 def _text(line: Any, numbers: Numbers, against: dict[Comparison, Evidence]) -> str:
+    """What contradicts a line in one column."""
     if not against:
         return ""
     if line.relation in _TEXTS:
@@ -172,10 +175,10 @@ def _text(line: Any, numbers: Numbers, against: dict[Comparison, Evidence]) -> s
 def _not_only(line: Any, column: Column, printed: Printed) -> list[str]:
     """The method is not above every limit, or another one is above all of them."""
     stated = statement(line, column, line.method)
-    parts = tree(stated)
-    assert isinstance(parts, Every)
-    false = [Verdict(part, printed).true is False for part in parts.parts]
+    every = tree(stated)
+    assert isinstance(every, Every)
+    false = [Verdict(part, printed).true is False for part in every.parts]
     own = len(stated.entry["above"])
-    others = zip(stated.entry["than"], false[own:], strict=True)
+    others = zip(stated.entry["than"], false[own:], strict=True)  # false: above all limits
     itself = [f"{line.method} itself is not"] if any(false[:own]) else []
-    return itself + [f"{name} is, too" for name, passes in others if passes]
+    return itself + [f"{name} is, too" for name, above in others if above]
