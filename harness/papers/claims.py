@@ -31,6 +31,8 @@ from harness.papers.verdicts import LEVEL, Verdict
 
 @dataclass(frozen=True)
 class Claim:
+    """What a paper claims, as a tree of comparisons."""
+
     id: str
     text: str
     source: str
@@ -66,21 +68,29 @@ def _statements(
         places = content["places"][places]
     for place in places:
         artefact, dataset, _ = place.split("/")
-
-        def methods(written: str | list[str], without: list[str], artefact: str = artefact) -> Any:
-            if isinstance(written, list):
-                return written
-            if "*" not in written:
-                return content["groups"].get(written, [written])
-            rows = plan.rows_of(artefact)
-            found = [n for n in rows if fnmatchcase(n, written) and n not in without]
-            return found or [written]
-
-        named = {k: methods(entry[k], []) for k in ("better", "methods", "peak") if k in entry}
+        names = {k: entry[k] for k in ("better", "methods", "peak") if k in entry}
+        named = {key: _methods(some, artefact, content, plan) for key, some in names.items()}
         if "than" in entry:
-            named["than"] = methods(entry["than"], named.get("better", [entry.get("only")]))
+            without = named.get("better", [entry.get("only")])
+            named["than"] = _methods(entry["than"], artefact, content, plan, without)
         classes = plan.grid["datasets"].get(dataset, {}).get("classes", ())
         yield Statement({**entry, **named}, place, tuple(classes))
+
+
+def _methods(
+    written: str | list[str],
+    artefact: str,
+    content: Mapping[str, Any],
+    plan: Plan,
+    without: Iterable[str] = (),
+) -> list[str]:
+    """The methods that a list, a group, a pattern or a single name means."""
+    if isinstance(written, list):
+        return written
+    if "*" not in written:
+        return content["groups"].get(written, [written])
+    found = [name for name in plan.rows_of(artefact) if fnmatchcase(name, written)]
+    return [name for name in found if name not in without] or [written]
 
 
 def runs(plan: Plan, claims: list[Claim]) -> list[str]:
