@@ -71,7 +71,7 @@ def _statements(
         names = {k: entry[k] for k in ("better", "methods", "peak") if k in entry}
         named = {key: _methods(some, artefact, content, plan) for key, some in names.items()}
         if "than" in entry:
-            without = named.get("better", [entry.get("only")])
+            without = named.get("better", [entry.get("only", "")])
             named["than"] = _methods(entry["than"], artefact, content, plan, without)
         classes = plan.grid["datasets"].get(dataset, {}).get("classes", ())
         yield Statement({**entry, **named}, place, tuple(classes))
