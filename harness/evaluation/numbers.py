@@ -92,8 +92,8 @@ def write_checks(
     plan: Plan, artefact: Artefact, read: Mapping[str, Records], reports: Path
 ) -> dict[str, list[Check]]:
     """Compute and store the checks of every model in an artefact."""
-    shown = artefact.runs if artefact.cells else []
-    found = {run: model_checks(plan, artefact, run, read[run]) for run in shown}
+    shown = {run for cell in artefact.cells for run in cell.runs}
+    found = {run: model_checks(plan, artefact, run, read[run]) for run in read if run in shown}
     content = {
         run: {
             "checks": [check.as_json() for check in checks],

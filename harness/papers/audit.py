@@ -1,13 +1,12 @@
-"""The published numbers against themselves and against the prose: `python -m harness audit`.
+"""Checks the published numbers against themselves and the text: `python -m harness audit`.
 
-Writes reports/published/audit.md. Found by rules, not by a list: a new contradiction in the published
-values.csv or a new line of statements.csv would be found too. None of them says who is wrong;
-rounding is allowed for everywhere.
+Writes reports/published/audit.md. Rules find the contradictions, so a new one in values.csv or
+statements.csv would be found too. They do not say who is wrong, and they allow for rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -18,10 +17,19 @@ from harness.papers.experiments import (
     methods_without_a_row,
     rows_of_others,
     rows_said_to_be_one,
-    rows_that_share_numbers,
+    same_model,
     settings_that_differ,
 )
-from harness.papers.published import PUBLISHED, ROUNDING, ROW, Finding, Papers
+from harness.papers.published import (
+    PUBLISHED,
+    ROUNDING,
+    ROW,
+    Finding,
+    Numbers,
+    Papers,
+    differing,
+    side_by_side,
+)
 from harness.papers.statements import comparisons_in_prose, numbers_in_prose
 
 COMPONENTS = ["APGD_ce", "APGD_t", "FAB_t", "Square"]
@@ -30,98 +38,116 @@ _LEAST = 3.0  # points
 
 
 def _place(index: tuple) -> str:
-    document, artefact, dataset, arch, method = index
-    return f"{document} {artefact}, {dataset}, {arch}, {method}"
+    document, artefact, *rest = index
+    return ", ".join([f"{document} {artefact}", *rest])
 
 
-def aa_above_a_component(papers: Papers) -> list[Finding]:
+def aa_above_a_component(papers: Papers) -> Iterator[Finding]:
     """AutoAttack is what survives all its components; in one evaluation it cannot exceed any."""
-    found = []
     for index, row in papers.rows.iterrows():
         above = [name for name in COMPONENTS if row.get("AA", 0) > row.get(name, float("inf"))]
         if above:
             parts = ", ".join(f"{name} {row[name]:.2f}" for name in above)
-            found.append(Finding(_place(index), f"AA {row['AA']:.2f} above {parts}"))
-    return found
+            yield Finding(_place(index), f"AA {row['AA']:.2f} above {parts}")
 
 
-def union_is_not_the_mean(papers: Papers) -> list[Finding]:
+def union_is_not_the_mean(papers: Papers) -> Iterator[Finding]:
     """Generalist++ defines Union as the mean of AA_inf and AA_2."""
-    found = []
     for index, row in papers.rows.dropna(subset=["Union"]).iterrows():
         mean = (row["AA_inf"] + row["AA_2"]) / 2
         if abs(row["Union"] - mean) > ROUNDING:
             text = f"Union {row['Union']:.2f}, the mean is {mean:.3f}"
-            found.append(Finding(_place(index), text))
-    return found
+            yield Finding(_place(index), text)
 
 
-def rows_that_differ(papers: Papers) -> list[Finding]:
+def rows_that_differ(papers: Papers) -> Iterator[Finding]:
     """The same model, printed twice, with other numbers; permuted columns are said to be so."""
-    found = []
-    for (dataset, arch, method), tables in papers.by_row.items():
-        for one, other in combinations(tables, 2):
-            shared = [name for name in tables[one] if name in tables[other]]
-            differ = [n for n in shared if abs(tables[one][n] - tables[other][n]) > ROUNDING]
-            if not differ:
-                continue
-            permuted = sorted(tables[one][n] for n in differ) == sorted(
-                tables[other][n] for n in differ
-            )
-            text = ", ".join(f"{n} {tables[one][n]:.2f} / {tables[other][n]:.2f}" for n in differ)
-            text += " (the same numbers, permuted)" if permuted and len(differ) > 1 else ""
-            found.append(Finding(f"{one} / {other}: {dataset}, {arch}, {method}", text))
-    return found
+    for key, tables in papers.by_row.items():
+        for (one, mine), (other, theirs) in combinations(tables.items(), 2):
+            differ = differing(mine, theirs)
+            if differ:
+                permuted = sorted(mine[n] for n in differ) == sorted(theirs[n] for n in differ)
+                text = side_by_side(differ, mine, theirs)
+                text += " (the same numbers, permuted)" if permuted and len(differ) > 1 else ""
+                yield Finding(f"{one} / {other}: {', '.join(key)}", text)
 
 
-def outliers(papers: Papers) -> list[Finding]:
+def outliers(papers: Papers) -> Iterator[Finding]:
     """Gaps far from those of the table's other rows: PGD to AutoAttack, one network to another."""
-    found = []
-    for _, table in papers.rows.groupby(["document", "artefact", "dataset", "arch"]):
+    for _, table in papers.rows.groupby(ROW[:-1]):
         for pair in (("PGD20", "AA"), ("PGD20_inf", "AA_inf"), ("PGD20_2", "AA_2")):
             if set(pair) <= set(table):
-                found += [Finding(_place(i), text) for i, text in _far_apart(table, *pair)]
-    for where, table in papers.values.groupby(["document", "artefact", "dataset"]):
+                yield from (Finding(_place(i), text) for i, text in _far_apart(table, *pair))
+    for where, table in papers.values.groupby(ROW[:3]):
         for metric, part in table.groupby("metric"):
             archs = part.pivot_table(index="method", columns="arch", values="value").dropna()
             if archs.shape[1] == 2:
                 for method, text in _far_apart(archs, *archs.columns):
-                    place = f"{where[0]} {where[1]}, {where[2]}, {method}"
-                    found.append(Finding(place, f"{metric}: {text}"))
-    return found
+                    yield Finding(_place((*where, method)), f"{metric}: {text}")
 
 
-def far_out_of_distribution(papers: Papers) -> list[Finding]:
+def far_out_of_distribution(papers: Papers) -> Iterator[Finding]:
     """Natural accuracy minus that on -C or -P images of the same data set, far from the other rows."""
-    found, values = [], papers.values
-    corrupted = values[values.dataset.str.contains("-")]
-    for (document, artefact, dataset, arch), part in corrupted.groupby(ROW[:-1]):
-        own = part.set_index("method").value
-        name = dataset.rpartition("-")[0]
-        known = papers.natural.get((document, name, arch), pd.Series(dtype=float))
-        table = pd.DataFrame({"NAT": known, dataset: own}).dropna()
-        for method, text in _far_apart(table, "NAT", dataset):
-            found.append(Finding(_place((document, artefact, dataset, arch, method)), text))
-    return found
+    values = papers.values
+    keys = ["document", "dataset", "arch", "method"]
+    natural = values[values.metric == "NAT"].groupby(keys).value.mean()
+    for where, part in values[values.dataset.str.contains("-")].groupby(ROW[:-1]):
+        document, _, dataset, arch = where
+        known = natural.get((document, dataset.rpartition("-")[0], arch), pd.Series(dtype=float))
+        both = {"NAT": known, dataset: part.set_index("method").value}
+        for method, text in _far_apart(pd.DataFrame(both).dropna(), "NAT", dataset):
+            yield Finding(_place((*where, method)), text)
 
 
-def _far_apart(table: pd.DataFrame, one: str, other: str) -> list[tuple[Any, str]]:
-    """Rows whose gap between two columns lies far from the other rows' gaps."""
+def _far_apart(table: pd.DataFrame, one: str, other: str) -> Iterator[tuple[Any, str]]:
+    """Rows whose gap between two columns is far from the other rows' gaps."""
     gaps = (table[one] - table[other]).dropna()
-    if len(gaps) < 5:
-        return []
-    off = (gaps - gaps.median()).abs()
-    return [
-        (
-            i,
-            f"{one} {table.loc[i, one]:.2f}, {other} {table.loc[i, other]:.2f}, gap {gaps[i]:.2f}; "
-            f"the median gap is {gaps.median():.2f}",
-        )
-        for i in off[off > max(_FAR * off.median(), _LEAST)].index
-    ]
+    median = gaps.median()
+    off = (gaps - median).abs()
+    for i in off[off > max(_FAR * off.median(), _LEAST)].index if len(gaps) >= 5 else ():
+        numbers = f"{one} {table.loc[i, one]:.2f}, {other} {table.loc[i, other]:.2f}"
+        yield i, f"{numbers}, gap {gaps[i]:.2f}; the median gap is {median:.2f}"
 
 
-RULES: dict[str, Callable[[Papers], list[Finding]]] = {
+def rows_that_share_numbers(papers: Papers) -> Iterator[Finding]:
+    """Two methods on the same data set with the same network have an equal number in a column."""
+    shared: dict[tuple, tuple[Numbers, set[str]]] = {}  # -> equal numbers, tables
+    rows = [(*key, *row) for key, tables in papers.by_row.items() for row in tables.items()]
+    for (*place, one, table, mine), (*elsewhere, other, second, theirs) in combinations(rows, 2):
+        equal = {m: n for m, n in mine.items() if n and theirs.get(m) == n}
+        if place == elsewhere and one != other and equal:
+            numbers, tables = shared.setdefault((*place, *sorted((one, other))), ({}, set()))
+            numbers.update(equal)
+            tables.update((table, second))
+    for (*place, one, other), (numbers, names) in sorted(
+        shared.items(), key=lambda pair: -len(pair[1][0])
+    ):
+        where = f"{' / '.join(sorted(names))}: {', '.join(place)}, {one} and {other}"
+        text = ", ".join(f"{metric} {number:.2f}" for metric, number in numbers.items())
+        known = "; the text says that they are one model" * same_model(papers, one, other)
+        yield Finding(where, text + known)
+    yield from _by_chance(papers)
+
+
+def _by_chance(papers: Papers) -> Iterator[Finding]:
+    """Equal pairs within one column, and how many to expect by chance.
+
+    Expected from the pairs that are less than a point apart, above or below: a window of 200 steps of
+    0.01, of which equality is one.
+    """
+    equal = close = 0
+    for _, column in papers.values[papers.values.value > 0].groupby([*ROW[:-1], "metric"]):
+        gaps = [abs(one - other) for one, other in combinations(column.value, 2)]
+        equal += sum(gap < ROUNDING for gap in gaps)
+        close += sum(ROUNDING <= gap < 1 for gap in gaps)
+    text = (
+        f"{equal} pairs of rows are equal in a column; about {close / 200:.1f} would be by chance"
+    )
+    if equal:
+        yield Finding("all columns of all tables", text)
+
+
+RULES: dict[str, Callable[[Papers], Iterator[Finding]]] = {
     "AutoAttack above one of its components": aa_above_a_component,
     "Union that is not the mean it is defined as": union_is_not_the_mean,
     "The same row, other numbers": rows_that_differ,
@@ -148,7 +174,7 @@ def audit(papers: Papers) -> str:
         "(`python -m harness audit`). A finding is a contradiction or an oddity, not a verdict.",
     ]
     for title, rule in RULES.items():
-        findings = rule(papers)
+        findings = list(rule(papers))
         lines += ["", f"## {title} ({len(findings)})", "", f"{(rule.__doc__ or '').strip()}", ""]
         lines += ["| where | found |", "|---|---|"]
         lines += [f"| {finding.where} | {finding.found} |" for finding in findings]

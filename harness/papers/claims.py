@@ -1,15 +1,15 @@
-"""The papers' claims and what becomes of them: `python -m harness claims --scale smoke`. Torch-free.
+"""Judges the papers' claims: `python -m harness claims --scale smoke`. Torch-free.
 
 Reads config/claims.yaml; writes reports/<scale>/claims.csv and claims.md. Each claim is judged on the
 published numbers (holds, fails, no number) and on our records (holds, fails, undecided, not measured).
-Where some of a claim's comparisons lack a number, it is judged on the others, and the verdict says so.
+If some comparisons of a claim have no numbers, the others decide, and the verdict says so.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,129 +21,127 @@ from harness.core.config import read_claims
 from harness.core.errors import unknown
 from harness.core.files import write_whole
 from harness.grid.plan import Plan, reported
-from harness.papers.evidence import Printed
-from harness.papers.measured import Measured, cells
-from harness.papers.relations import Part, tree
-from harness.papers.verdicts import LEVEL, Every, Number, Tree, Verdict, judge, leaves
+from harness.papers.comparisons import Every, Number, Tree, comparisons
+from harness.papers.measured import Measured, planned_cells
+from harness.papers.printed import Printed
+from harness.papers.published import Papers
+from harness.papers.relations import Statement, tree
+from harness.papers.verdicts import LEVEL, Verdict
 
 
 @dataclass(frozen=True)
 class Claim:
+    """What a paper claims, as a tree of comparisons."""
+
     id: str
     text: str
     source: str
     tree: Tree
 
     @property
-    def numbers(self) -> list[Number]:
-        every = [number for comparison in leaves(self.tree) for number in comparison.numbers]
-        return list(dict.fromkeys(every))
+    def accuracies(self) -> list[Number]:
+        found = [number for one in comparisons(self.tree) for number in one.accuracies]
+        return list(dict.fromkeys(found))
 
     @property
     def artefacts(self) -> list[str]:
-        return list(dict.fromkeys(number.artefact for number in self.numbers))
-
-
-class Reader:
-    """claims.yaml -> trees of comparisons. Patterns are resolved by the rows that the grid has."""
-
-    def __init__(self, content: Mapping[str, Any], plan: Plan) -> None:
-        self.content, self.plan = content, plan
-
-    def claims(self) -> list[Claim]:
-        return [
-            Claim(entry["id"], entry["claim"], entry["source"], self._every(entry["all_of"]))
-            for entry in self.content["claims"]
-        ]
-
-    def _every(self, entries: list[Mapping[str, Any]]) -> Every:
-        parts = [self._part(entry, place) for entry in entries for place in self._places(entry)]
-        return Every(tuple(parts))
-
-    def _places(self, entry: Mapping[str, Any]) -> list[str]:
-        places = entry["in"]
-        if isinstance(places, list):
-            return places
-        if places not in self.content["places"]:
-            raise unknown("name of places", places, self.content["places"], "config/claims.yaml")
-        return self.content["places"][places]
-
-    def _methods(self, some: str | list[str], place: str, but: tuple[str, ...] = ()) -> list[str]:
-        if isinstance(some, list):
-            return some
-        if "*" not in some:
-            return self.content["groups"].get(some, [some])
-        rows = self.plan.rows_of(place.partition("/")[0])
-        names = [name for name in rows if fnmatchcase(name, some) and name not in but]
-        return names or [some]
-
-    def _part(self, entry: Mapping[str, Any], place: str) -> Tree:
-        classes = self.plan.grid["datasets"].get(place.split("/")[1], {}).get("classes", ())
-
-        def names(some: str | list[str], but: tuple[str, ...]) -> list[str]:
-            return self._methods(some, place, but)
-
-        return tree(Part(entry, place, names, tuple(classes)))
+        return list(dict.fromkeys(number.artefact for number in self.accuracies))
 
 
 def read(plan: Plan, path: Path | None = None) -> list[Claim]:
-    return Reader(read_claims(path), plan).claims()
+    return parse(read_claims(path), plan)
+
+
+def parse(content: Mapping[str, Any], plan: Plan) -> list[Claim]:
+    """The claims of a claims.yaml. Patterns mean the rows that the grid has."""
+    claims = []
+    for entry in content["claims"]:
+        parts = [tree(one) for part in entry["all_of"] for one in _statements(part, content, plan)]
+        claims.append(Claim(entry["id"], entry["claim"], entry["source"], Every(tuple(parts))))
+    return claims
+
+
+def _statements(
+    entry: Mapping[str, Any], content: Mapping[str, Any], plan: Plan
+) -> Iterator[Statement]:
+    """An entry in each of its places, with its methods by name."""
+    places = entry["in"]
+    if isinstance(places, str):
+        if places not in content["places"]:
+            raise unknown("name of places", places, content["places"], "config/claims.yaml")
+        places = content["places"][places]
+    for place in places:
+        artefact, dataset, _ = place.split("/")
+        names = {k: entry[k] for k in ("better", "methods", "peak") if k in entry}
+        named = {key: _methods(some, artefact, content, plan) for key, some in names.items()}
+        if "than" in entry:
+            without = named.get("better", [entry.get("only", "")])
+            named["than"] = _methods(entry["than"], artefact, content, plan, without)
+        classes = plan.grid["datasets"].get(dataset, {}).get("classes", ())
+        yield Statement({**entry, **named}, place, tuple(classes))
+
+
+def _methods(
+    written: str | list[str],
+    artefact: str,
+    content: Mapping[str, Any],
+    plan: Plan,
+    without: Iterable[str] = (),
+) -> list[str]:
+    """The methods that a list, a group, a pattern or a single name means."""
+    if isinstance(written, list):
+        return written
+    if "*" not in written:
+        return content["groups"].get(written, [written])
+    found = [name for name in plan.rows_of(artefact) if fnmatchcase(name, written)]
+    return [name for name in found if name not in without] or [written]
 
 
 def runs(plan: Plan, claims: list[Claim]) -> list[str]:
     """The runs whose records the claims need."""
-    found = cells(plan, [number for claim in claims for number in claim.numbers])
+    found = planned_cells(plan, [number for claim in claims for number in claim.accuracies])
     return list(dict.fromkeys(run for some in found.values() for cell in some for run in cell.runs))
 
 
-def verdicts(plan: Plan, claims: list[Claim], results: Path, reports: Path) -> pd.DataFrame:
-    printed = Printed(plan)
-    numbers = [number for claim in claims for number in claim.numbers]
+def judge(plan: Plan, claims: list[Claim], results: Path, reports: Path) -> pd.DataFrame:
+    """One row per claim: its verdicts on both sources, with the numbers."""
+    printed = Printed(Papers.read().values, plan)
+    numbers = [number for claim in claims for number in claim.accuracies]
     measured = Measured(plan, results, reports, numbers)
     rows = []
     for claim in claims:
-        theirs, ours = judge(claim.tree, printed), judge(claim.tree, measured)
+        theirs, ours = Verdict(claim.tree, printed), Verdict(claim.tree, measured)
         rows.append(
             {
                 "id": claim.id,
                 "claim": claim.text,
                 "source": claim.source,
-                "published_verdict": worded(theirs, "printed", "no number"),
-                "published_numbers": told(theirs, "not printed"),
-                "our_verdict": worded(ours, "measured", "not measured"),
-                "our_numbers": told(ours, "not measured") + measured.doubts(claim.numbers),
+                "published_verdict": theirs.word("printed", "no number"),
+                "published_numbers": theirs.text("not printed"),
+                "our_verdict": ours.word("measured", "not measured"),
+                "our_numbers": ours.text("not measured") + measured.doubts(claim.accuracies),
                 "artefacts": " ".join(claim.artefacts),
             }
         )
     return pd.DataFrame(rows)
 
 
-def worded(verdict: Verdict, where: str, nowhere: str) -> str:
-    if not verdict.measured:
-        return nowhere
-    if verdict.true and not verdict.whole:
-        return f"holds where {where} ({verdict.measured} of {verdict.comparisons} comparisons)"
-    return {True: "holds", False: "fails", None: "undecided"}[verdict.true]
-
-
-def told(verdict: Verdict, lacking: str) -> str:
-    if not (verdict.numbers and verdict.lacking):
-        return verdict.numbers or verdict.lacking
-    return f"{verdict.numbers}; {lacking}: {verdict.lacking}"
-
-
 def counted(verdicts: Iterable[str]) -> dict[str, int]:
-    """How often each verdict was reached; what holds only in part is counted by itself."""
+    """How often each verdict was reached, the most frequent first; without "(1 of 2 comparisons)"."""
     return dict(Counter(verdict.partition(" (")[0] for verdict in verdicts).most_common())
 
 
 def markdown(table: pd.DataFrame, notice: str) -> str:
+    theirs, ours = (
+        ", ".join(f"{word} {count}" for word, count in counted(verdicts).items())
+        for verdicts in (table.published_verdict, table.our_verdict)
+    )
     lines = [
         "# The papers' claims",
         "",
         f"*{notice}*",
         "",
-        f"Published numbers: {_counted(table.published_verdict)}. Ours: {_counted(table.our_verdict)}.",
+        f"Published numbers: {theirs}. Ours: {ours}.",
         "",
         "Ours are compared image by image, with 95 % intervals. A comparison counts if its paired",
         "test (exact McNemar for right and wrong, Student's t for means of columns or several seeds)",
@@ -164,21 +162,12 @@ def markdown(table: pd.DataFrame, notice: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counted(verdicts: Iterable[str]) -> str:
-    return ", ".join(f"{word} {count}" for word, count in counted(verdicts).items())
-
-
-def write_claims(plan: Plan, results: Path, reports: Path, claims: Path | None = None) -> Path:
-    table = verdicts(plan, read(plan, claims), results, reports)
-    stem = reports / plan.name / "claims"
-    write_whole(stem.with_suffix(".md"), markdown(table, plan.scale["notice"]))
-    write_whole(stem.with_suffix(".csv"), table.to_csv(index=False))
-    return stem.with_suffix(".md")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Judge the papers' claims.")
     parser.add_argument("--claims", type=Path)
     plan, options = reported(parser)
-    path = write_claims(plan, options.results, options.reports, options.claims)
+    table = judge(plan, read(plan, options.claims), options.results, options.reports)
+    path = options.reports / plan.name / "claims.md"
+    write_whole(path, markdown(table, plan.scale["notice"]))
+    write_whole(path.with_suffix(".csv"), table.to_csv(index=False))
     print(f"the verdicts are at {path}")

@@ -1,46 +1,74 @@
-"""The papers' numbers for an artefact, by our names."""
+"""The papers' printed numbers as evidence. Torch-free."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
+import numpy as np
 import pandas as pd
 
-from harness.core.config import ROOT
-from harness.grid.artefacts import Artefact
+from harness.core.config import merged
 from harness.grid.plan import Plan
+from harness.papers.comparisons import (
+    QUANTITIES,
+    Comparison,
+    Evidence,
+    MissingError,
+    Number,
+    Source,
+)
+from harness.papers.published import KEYS, printed
 
-PUBLISHED = ROOT / "reports" / "published" / "values.csv"
-KEYS = ["dataset", "network", "method", "column"]
+Table = dict[tuple, float]  # by data set, network, method and column
 
 
-def published(artefact: Artefact, plan: Plan) -> pd.DataFrame:
-    """The papers' numbers for an artefact, by our keys."""
-    return printed(artefact.published, artefact.published_rows, artefact.columns, plan)
+class Printed(Source):
+    """The printed numbers. They have no interval, so a comparison is true or false.
 
-
-def printed(
-    sources: str | Iterable[str], rows: Mapping[str, str], columns: Iterable[str], plan: Plan
-) -> pd.DataFrame:
-    """Some columns of a printed table, or of several, by our keys; columns may have other names there.
-
-    `rows` names the printed row beside one of ours; several of ours may have the same one. A row that
-    is not in it has the printed row of its own name. Of several tables the first with a number counts.
+    With a plan, rows and columns have our names where the grid has the artefact; otherwise the papers'.
     """
-    everything, found = pd.read_csv(PUBLISHED), []
-    for source in [sources] if isinstance(sources, str) else sources:
-        document, _, name = source.partition("_")
-        own = everything[(everything.document == document) & (everything.artefact == name)]
-        found.append(own[~own.method.isin(rows)])
-        found += [own[own.method == theirs].assign(method=ours) for ours, theirs in rows.items()]
-    values = pd.concat(found)
-    parts = []
-    for column in columns:
-        entry = plan.columns.column(column)
-        own = values[values.metric == entry.get("published", column)].assign(column=column)
-        suffix = f"-{entry['corrupted']}" if entry.get("published") and "corrupted" in entry else ""
-        own = own[own.dataset.str.endswith(suffix)] if suffix else own
-        parts.append(own.assign(dataset=own.dataset.str.removesuffix(suffix)))
-    names = {"arch": "network", "value": "published", "std": "published_std"}
-    table = pd.concat(parts).rename(columns=names)[[*KEYS, "published", "published_std"]]
-    return table.drop_duplicates(KEYS)
+
+    def __init__(self, values: pd.DataFrame, plan: Plan | None = None) -> None:
+        super().__init__(plan)
+        self.values, self.plan = values, plan
+        self._tables: dict[str, dict[str, Table]] = {}
+
+    def __call__(self, comparison: Comparison) -> Evidence:
+        one, rival = self._number(comparison.one), comparison.other
+        other = self._number(rival) if isinstance(rival, Number) else rival
+        return self.describe(comparison, one, other)
+
+    def _number(self, number: Number) -> float:
+        if number.artefact not in self._tables:
+            self._tables[number.artefact] = self._read(number.artefact)
+        table = self._tables[number.artefact]
+        if not table["published"]:
+            figure = "_fig" in number.artefact
+            reason = "the papers print no number for" if figure else "values.csv has no number of"
+            raise MissingError(reason, number.artefact)
+        if number.classes or number.wrong_by:
+            raise MissingError("the papers print no number for some of the images")
+        deviation = number.quantity == "deviation"
+        found = table["published_std" if deviation else "published"]
+        means = []
+        for part in number.accuracies:
+            if any((*part.row, column) not in found for column in number.columns):
+                reason = f"{number.artefact} in values.csv has no{' deviation of' * deviation}"
+                raise MissingError(reason, part.absent(found))
+            means.append(float(np.mean([found[*part.row, column] for column in number.columns])))
+        return QUANTITIES[number.quantity](means[0], means[1:])
+
+    def _read(self, artefact: str) -> dict[str, Table]:
+        """Numbers and deviations. A scale may leave out what the papers print, so the grid counts."""
+        own = self.plan.grid["artefacts"].get(artefact, {}) if self.plan else {}
+        changed = self.plan.scale.get("artefacts", {}).get(artefact, {}) if self.plan else {}
+        columns = dict.fromkeys([*own.get("columns", ()), *changed.get("columns", ())])
+        if self.plan and columns:
+            entry = merged(own, changed)
+            renamed = entry.get("published_rows", {})
+            rows = printed(entry.get("published", artefact), renamed, columns, self.plan)
+        else:
+            document, _, name = artefact.partition("_")
+            rows = self.values[(self.values.document == document) & (self.values.artefact == name)]
+            names = {"arch": "network", "metric": "column"}
+            rows = rows.rename(columns=names | {"value": "published", "std": "published_std"})
+        kinds = rows.set_index(KEYS)[["published", "published_std"]]
+        return {kind: kinds[kind].dropna().to_dict() for kind in kinds}

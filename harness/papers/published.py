@@ -3,49 +3,58 @@
 values.csv: every number of their tables. statements.csv: what their prose, captions and marks say of
 results and settings, transcribed by hand in few words (the arXiv version repeats CVPR's prose number
 for number and has no rows of its own). Of Zipper's Table 8 only six numbers of its TRADES row are
-legible, without their column heads: they stand in the columns in which Zipper's Table 1a prints the
-same numbers in the same order. robustbench.csv: entries of RobustBench's leaderboards, with
-the file each was read from.
+legible, without their column heads: they are in the columns in which Zipper's Table 1a prints the same
+numbers in the same order. robustbench.csv: entries of RobustBench's leaderboards, with the file that
+each was read from.
 
-In statements.csv `;` separates several of a kind, each of which is meant; an empty field means all.
+In statements.csv `;` separates several names; all of them are meant. An empty field means all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatch
 
 import pandas as pd
 
 from harness.core.config import ROOT
+from harness.grid.artefacts import Artefact
+from harness.grid.plan import Plan
 
 PUBLISHED = ROOT / "reports" / "published"
 ROW = ["document", "artefact", "dataset", "arch", "method"]
 ROUNDING = 0.0051  # two printed numbers that differ by less may be the same one
 SAME = {"PGD20_inf": "PGD20", "AA_inf": "AA", "APGD": "APGD_ce"}  # other names of one number
 
+Numbers = dict[str, float]  # of one printed row by metric, or of one printed column by method
+
 
 @dataclass(frozen=True)
 class Finding:
+    """A contradiction or an oddity in the papers."""
+
     where: str
     found: str
 
 
 @dataclass(frozen=True)
 class Papers:
+    """The three files; statements.csv with one line per document."""
+
     values: pd.DataFrame
     statements: pd.DataFrame
     leaderboard: pd.DataFrame
 
     @classmethod
-    def read(cls, folder: Path = PUBLISHED) -> Papers:
-        statements = pd.read_csv(folder / "statements.csv", dtype=str, keep_default_na=False)
+    def read(cls) -> Papers:
+        statements = pd.read_csv(PUBLISHED / "statements.csv", dtype=str, keep_default_na=False)
         names = [*statements.columns.drop("document")]
         each = statements.assign(document=statements.document.str.split(";")).explode("document")
         return cls(
-            pd.read_csv(folder / "values.csv"),
+            pd.read_csv(PUBLISHED / "values.csv"),
             each[["document", *names]].reset_index(drop=True),
-            pd.read_csv(folder / "robustbench.csv"),
+            pd.read_csv(PUBLISHED / "robustbench.csv"),
         )
 
     @property
@@ -54,18 +63,74 @@ class Papers:
         return self.values.pivot_table(index=ROW, columns="metric", values="value")
 
     @property
-    def natural(self) -> pd.Series:
-        """Natural accuracy by document, data set, network and method."""
-        names = ["document", "dataset", "arch", "method"]
-        return self.values[self.values.metric == "NAT"].groupby(names).value.mean()
-
-    @property
-    def by_row(self) -> dict[tuple, dict[str, dict[str, float]]]:
+    def by_row(self) -> dict[tuple[str, str, str], dict[str, Numbers]]:
         """(data set, network, method) -> the printed tables that have this row -> its numbers."""
-        groups: dict[tuple, dict[str, dict[str, float]]] = {}
+        groups: dict[tuple[str, str, str], dict[str, Numbers]] = {}
         named = self.values.assign(metric=self.values.metric.replace(SAME))
         for row in named.itertuples():
             tables = groups.setdefault((row.dataset, row.arch, row.method), {})
             numbers = tables.setdefault(f"{row.document} {row.artefact}", {})
             numbers[str(row.metric)] = float(row.value)
         return groups
+
+
+def split(text: str) -> list[str]:
+    return [part for part in text.split(";") if part]
+
+
+def matching(patterns: str, names: list[str], without: str = "") -> list[str]:
+    """The names that patterns such as `*;-generalist*` match, in their own order."""
+    wanted = [part for part in split(patterns) if not part.startswith("-")] or ["*"]
+    excluded = [part[1:] for part in split(patterns) if part.startswith("-")]
+    return [
+        name
+        for name in names
+        if any(fnmatch(name, pattern) for pattern in wanted)
+        and not any(fnmatch(name, pattern) for pattern in excluded)
+        and name != without
+    ]
+
+
+def differing(one: Numbers, other: Numbers) -> list[str]:
+    """The metrics that both rows have with different numbers."""
+    shared = [name for name in one if name in other]
+    return [name for name in shared if abs(one[name] - other[name]) > ROUNDING]
+
+
+def side_by_side(metrics: list[str], one: Numbers, other: Numbers) -> str:
+    return ", ".join(f"{name} {one[name]:.2f} / {other[name]:.2f}" for name in metrics)
+
+
+KEYS = ["dataset", "network", "method", "column"]
+
+
+def published(artefact: Artefact, plan: Plan) -> pd.DataFrame:
+    """The papers' numbers for an artefact, by our keys."""
+    return printed(artefact.published, artefact.published_rows, artefact.columns, plan)
+
+
+def printed(
+    sources: str | Iterable[str], rows: Mapping[str, str], columns: Iterable[str], plan: Plan
+) -> pd.DataFrame:
+    """Some columns of a printed table, or of several, by our keys; columns may have other names there.
+
+    `rows` names the printed row beside one of ours; several of ours may have the same one. A row that
+    is not in it has the printed row of its own name. Of several tables the first with a number counts.
+    """
+    everything, found = pd.read_csv(PUBLISHED / "values.csv"), []
+    for source in [sources] if isinstance(sources, str) else sources:
+        document, _, name = source.partition("_")
+        own = everything[(everything.document == document) & (everything.artefact == name)]
+        found.append(own[~own.method.isin(rows)])
+        found += [own[own.method == theirs].assign(method=ours) for ours, theirs in rows.items()]
+    values = pd.concat(found)
+    parts = []
+    for column in columns:
+        entry = plan.columns.column(column)
+        own = values[values.metric == entry.get("published", column)].assign(column=column)
+        suffix = f"-{entry['corrupted']}" if entry.get("published") and "corrupted" in entry else ""
+        own = own[own.dataset.str.endswith(suffix)] if suffix else own
+        parts.append(own.assign(dataset=own.dataset.str.removesuffix(suffix)))
+    names = {"arch": "network", "value": "published", "std": "published_std"}
+    table = pd.concat(parts).rename(columns=names)[[*KEYS, "published", "published_std"]]
+    return table.drop_duplicates(KEYS)

@@ -1,163 +1,143 @@
-"""One part of a claim as a tree of comparisons: the relations of config/claims.yaml. Torch-free."""
+"""The relations that a statement may have, as trees of comparisons. Torch-free.
+
+A statement is an entry of config/claims.yaml or a line of reports/published/statements.csv.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
 from harness.core.errors import unknown
-from harness.papers.verdicts import Comparison, Every, Number, Some, Tree
-
-Names = Callable[[str | list[str], tuple[str, ...]], list[str]]  # what is written -> methods
+from harness.papers.comparisons import Comparison, Every, Number, Some, Tree
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a claim at one place."""
+class Statement:
+    """One relation in one place. The entry is as in config/claims.yaml, with all methods by name."""
 
     entry: Mapping[str, Any]
-    place: str
-    names: Names
-    classes: tuple[str, ...]  # of the place's data set
+    place: str  # artefact/data set/network
+    classes: tuple[str, ...] = ()  # of the data set
 
-    def methods(self, key: str, but: tuple[str, ...] = ()) -> list[str]:
-        return self.names(self.entry[key], but)
-
-    def number(self, method: str, column: str | list[str], **how: Any) -> Number:
-        artefact, dataset, network = self.place.split("/")
+    def number(
+        self, method: str, column: str | list[str], classes: tuple[str, ...] = (), **how: Any
+    ) -> Number:
         columns = (column,) if isinstance(column, str) else tuple(column)
-        return Number(artefact, dataset, network, method, columns, **how)
+        artefact, dataset, network = self.place.split("/")
+        return Number(artefact, dataset, network, method, columns, classes, **how)
 
     @property
-    def lower(self) -> bool:
-        return bool(self.entry.get("lower"))
+    def side(self) -> str:
+        return "below" if self.entry.get("lower") else "above"
 
-    def pools(self, key: str) -> list[tuple[str, ...]]:
-        """Sets of classes: each name by itself, a list as a whole; without the key, all images."""
-        some = self.entry.get(key)
-        if some is None:
-            return [()]
-        some = self.classes if some == "each" else some
-        return [self.pool([one] if isinstance(one, str) else one) for one in some]
+    def class_sets(self, key: str) -> list[tuple[str, ...]]:
+        """Each class by itself, a list of classes as a whole; without the key, all images."""
+        sets = self.entry.get(key, [()])
+        sets = self.classes if sets == "each" else sets
+        return [self.known([one] if isinstance(one, str) else one) for one in sets]
 
-    def pool(self, names: list[str]) -> tuple[str, ...]:
-        for name in names:
+    def known(self, classes: Iterable[str]) -> tuple[str, ...]:
+        for name in classes:
             if name not in self.classes:
                 where = f"config/grid.yaml's {self.place.split('/')[1]}"
                 raise unknown("class", name, self.classes, where)
-        return tuple(names)
+        return tuple(classes)
 
 
-def _better(part: Part, column: Any) -> list[Tree]:
-    better = part.methods("better")
-    pairs = list(product(better, part.methods("than", tuple(better))))
-    if "most_in" in part.entry:
-        return [_most_in(part, column, one, other) for one, other in pairs]
-    return _pairs(part, column, pairs)
+def _better(statement: Statement, column: Any) -> list[Tree]:
+    pairs = product(statement.entry["better"], statement.entry["than"])
+    if "most_in" not in statement.entry:
+        return _pairs(statement, column, pairs)
+    most_in = statement.known(statement.entry["most_in"])
+    rest = tuple(name for name in statement.classes if name not in most_in)
+
+    def lead(one: str, other: str, classes: tuple[str, ...]) -> Number:
+        return statement.number(one, column, classes, quantity="lead", rivals=(other,))
+
+    return [Comparison(lead(*p, most_in), lead(*p, rest), statement.side) for p in pairs]
 
 
-def _most_in(part: Part, column: Any, one: str, other: str) -> Tree:
-    """The lead over the other method is larger on these classes than on the rest."""
-    there = part.pool(part.entry["most_in"])
-    elsewhere = tuple(name for name in part.classes if name not in there)
-    return Comparison(
-        part.number(one, column, minus=other, classes=there),
-        part.number(one, column, minus=other, classes=elsewhere),
-        part.lower,
-    )
+def _order(statement: Statement, column: Any) -> list[Tree]:
+    return _pairs(statement, column, pairwise(statement.entry["order"]))
 
 
-def _order(part: Part, column: Any) -> list[Tree]:
-    return _pairs(part, column, list(pairwise(part.entry["order"])))
-
-
-def _pairs(part: Part, column: Any, pairs: list[tuple[str, str]]) -> list[Tree]:
+def _pairs(statement: Statement, column: Any, pairs: Iterable[tuple[str, str]]) -> list[Tree]:
+    number = statement.number
     return [
-        Comparison(
-            part.number(one, column, classes=pool),
-            part.number(other, column, classes=pool),
-            part.lower,
-        )
-        for pool in part.pools("classes")
-        for one, other in pairs
+        Comparison(number(one, column, some), number(other, column, some), statement.side)
+        for some, (one, other) in product(statement.class_sets("classes"), pairs)
     ]
 
 
-def _peak(part: Part, column: Any) -> list[Tree]:
-    """One that is neither the first nor the last is above both of them."""
-    rows = [part.number(method, column) for method in part.methods("peak")]
-    inner = rows[1:-1] or rows  # a grid without these rows: one pattern, which nothing measures
+def _peak(statement: Statement, column: Any) -> list[Tree]:
+    """One row between the first and the last is above both of them."""
+    rows = [statement.number(method, column) for method in statement.entry["peak"]]
+    inner = rows[1:-1] or rows  # a pattern that matches no row: its name, which is not measured
     ends = (rows[0], rows[-1])
-    tops = [Every(tuple(Comparison(top, end, part.lower) for end in ends)) for top in inner]
+    tops = [Every(tuple(Comparison(top, end, statement.side) for end in ends)) for top in inner]
     return [Some(tuple(tops))]
 
 
-def _harder(part: Part, column: Any) -> list[Tree]:
-    easier = part.pool(part.entry["than"])
+def _harder(statement: Statement, column: Any) -> list[Tree]:
+    number, easier = statement.number, statement.known(statement.entry["than"])
     return [
-        Comparison(
-            part.number(method, column, classes=pool),
-            part.number(method, column, classes=easier),
-            lower=True,
-        )
-        for method in part.methods("methods")
-        for pool in part.pools("harder")
+        Comparison(number(method, column, some), number(method, column, easier), "below")
+        for method in statement.entry["methods"]
+        for some in statement.class_sets("harder")
     ]
 
 
-def _threshold(part: Part, column: Any) -> list[Tree]:
-    lower = "below" in part.entry
-    wrong_by = part.entry.get("where_wrong", "")
-    return [
-        Comparison(
-            part.number(method, column, classes=pool, wrong_by=wrong_by),
-            float(part.entry["below" if lower else "above"]),
-            lower,
-        )
-        for method in part.methods("methods")
-        for pool in part.pools("classes")
+_LIMITS = {"above": "above", "below": "below", "at_most": "at most", "equals": "equal"}
+_LIMITS |= {"deviation_below": "below"}
+
+
+def _limit(statement: Statement, column: Any) -> list[Tree]:
+    """A quantity of each method against a constant."""
+    entry = statement.entry
+    (key,) = (name for name in _LIMITS if name in entry)
+    how = {
+        "quantity": "deviation" if key == "deviation_below" else entry.get("quantity", "accuracy"),
+        "rivals": tuple(entry.get("rivals", ())),
+        "wrong_by": entry.get("where_wrong", ""),
+    }
+    numbers = [
+        statement.number(method, column, some, **how)
+        for method in entry["methods"]
+        for some in statement.class_sets("classes")
     ]
+    limit, tolerance = float(entry[key]), entry.get("tolerance", 0.0)
+    return [Comparison(number, limit, _LIMITS[key], tolerance) for number in numbers]
 
 
-def _deviation(part: Part, column: Any) -> list[Tree]:
-    limit = float(part.entry["deviation_below"])
-    numbers = [part.number(m, column, deviation=True) for m in part.methods("methods")]
-    return [Comparison(number, limit, lower=True) for number in numbers]
+def _only(statement: Statement) -> Tree:
+    """The method is above every limit; each other one is not above at least one of them."""
+
+    def each(method: str, relation: str) -> list[Tree]:
+        return [
+            Comparison(statement.number(method, column), float(limit), relation)
+            for column, limit in statement.entry["above"].items()
+        ]
+
+    others = [Some(tuple(each(other, "at most"))) for other in statement.entry["than"]]
+    return Every((*each(statement.entry["only"], "above"), *others))
 
 
-def _only(part: Part) -> Tree:
-    """Above every threshold; and of the others each is below one of them."""
-    method, thresholds = part.entry["only"], part.entry["above"].items()
-    own = [Comparison(part.number(method, column), float(limit)) for column, limit in thresholds]
-    others = [
-        Some(
-            tuple(
-                Comparison(part.number(other, column), float(limit), lower=True)
-                for column, limit in thresholds
-            )
-        )
-        for other in part.methods("than", (method,))
-    ]
-    return Every((*own, *others))
-
-
-# What a part has -> its comparisons in one column.
-RELATIONS: dict[str, Callable[[Part, Any], list[Tree]]] = {
+# The key of an entry -> its comparisons in one column.
+RELATIONS: dict[str, Callable[[Statement, Any], list[Tree]]] = {
     "better": _better,
     "order": _order,
     "peak": _peak,
     "harder": _harder,
-    "above": _threshold,
-    "below": _threshold,
-    "deviation_below": _deviation,
+    **dict.fromkeys(_LIMITS, _limit),
 }
 
 
-def tree(part: Part) -> Tree:
-    if "only" in part.entry:
-        return _only(part)
-    (relation,) = (RELATIONS[name] for name in RELATIONS if name in part.entry)
-    found = [one for column in part.entry["columns"] for one in relation(part, column)]
-    return Some(tuple(found)) if part.entry.get("any") else Every(tuple(found))
+def tree(statement: Statement) -> Tree:
+    if "only" in statement.entry:
+        return _only(statement)
+    (relation,) = (RELATIONS[name] for name in RELATIONS if name in statement.entry)
+    parts = [part for column in statement.entry["columns"] for part in relation(statement, column)]
+    return Some(tuple(parts)) if statement.entry.get("any") else Every(tuple(parts))

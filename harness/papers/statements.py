@@ -1,204 +1,184 @@
-"""The papers' prose against their tables: rules for `audit.py`.
+"""Numbers and comparisons in the papers' text against their tables: rules for `audit.py`.
 
-A statement is a line of statements.csv: a number, a comparison, a setting, or that two rows are one
-model. The rules know the relations, not the statements: a new line is judged like the others.
+A line of statements.csv becomes a statement like those of the claims (relations.py), which is judged on
+the printed numbers. The rules know the relations, not the lines: a new line is judged like the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from fnmatch import fnmatch
+from collections.abc import Collection, Iterator
 from itertools import permutations
 from typing import Any
 
 from harness.core.errors import expected, unknown
-from harness.papers.published import ROUNDING, Finding, Papers
+from harness.papers.comparisons import QUANTITIES, Comparison, Every, Evidence, Number
+from harness.papers.printed import Printed
+from harness.papers.published import ROUNDING, Finding, Numbers, Papers, matching, split
+from harness.papers.relations import Statement, tree
+from harness.papers.verdicts import Verdict
 
-Numbers = dict[str, float]  # method -> its number in one column of one printed table
+# A relation of statements.csv -> the relation and the quantity of a statement.
+EQUALITIES = {
+    "=": ("equals", "accuracy"),
+    "error =": ("equals", "error"),
+    "best of these =": ("equals", "best"),
+    "leads by": ("equals", "lead"),
+    "cuts error by %": ("equals", "error cut"),
+}
+COMPARISONS = {
+    "higher than": ("better", "accuracy"),
+    "lower than": ("better", "accuracy"),
+    "above": ("above", "accuracy"),
+    "only above": ("only", "accuracy"),
+    "leads by more than": ("above", "lead"),
+    "rank": ("equals", "rank"),
+    "top two": ("at_most", "rank"),
+}
+OTHERS = {"same row", "has a row", "setting", "trained from scratch"}
+_TEXTS = {"above": "{} {:.2f}", "leads by more than": "{} leads by {:.2f}"}
+_TEXTS |= {"rank": "{} is number {:.0f}"}
+_ALONE = ("accuracy", "error")  # quantities that need no rivals
+
+Column = tuple[str, str, Numbers]  # place (artefact/data set/network), metric, numbers by method
 
 
-def parts(text: str) -> list[str]:
-    return [part for part in str(text).split(";") if part]
+def lines(papers: Papers, relations: Collection[str]) -> Iterator[Any]:
+    """The lines of statements.csv that have one of these relations."""
+    known = {*EQUALITIES, *COMPARISONS, *OTHERS}
+    for line in papers.statements.itertuples():
+        if line.relation not in known:
+            raise unknown("relation", line.relation, known, "reports/published/statements.csv")
+        if line.relation in relations:
+            yield line
 
 
-def chosen(patterns: str, names: list[str], but: str = "") -> list[str]:
-    """Names that a list such as `*;-generalist*` means, in their own order, without `but`."""
-    wanted = [part for part in parts(patterns) if not part.startswith("-")] or ["*"]
-    spared = [part[1:] for part in parts(patterns) if part.startswith("-")]
-    return [
-        name
-        for name in names
-        if any(fnmatch(name, pattern) for pattern in wanted)
-        and not any(fnmatch(name, pattern) for pattern in spared)
-        and name != but
-    ]
+def source_of(line: Any) -> str:
+    return f"{line.document}, {line.place}: {line.said}"
 
 
-def columns(statement: Any, papers: Papers) -> Iterator[tuple[str, str, Numbers]]:
-    """The printed columns that a statement speaks of: where each is, its metric, its numbers."""
-    values = papers.values[papers.values.document == statement.document]
-    fields = {"artefact": statement.artefact, "dataset": statement.dataset}
-    fields |= {"arch": statement.network, "metric": statement.metric}
+def columns(line: Any, papers: Papers) -> Iterator[Column]:
+    """The printed columns that a line is about."""
+    values = papers.values[papers.values.document == line.document]
+    fields = {"artefact": line.artefact, "dataset": line.dataset}
+    fields |= {"arch": line.network, "metric": line.metric}
     for name, wanted in fields.items():
         if wanted:
-            values = values[values[name].isin(parts(wanted))]
+            values = values[values[name].isin(split(wanted))]
     if values.empty:
-        remedy = "mend its line in reports/published/statements.csv"
-        raise expected(f"printed numbers behind '{place(statement)}'", "none", remedy)
-    for (artefact, dataset, arch, metric), column in values.groupby(
-        ["artefact", "dataset", "arch", "metric"], sort=False
-    ):
-        where = f"{artefact}, {dataset}, {arch}"
-        yield where, str(metric), dict(zip(column.method, column.value, strict=True))
+        raise _no_number(line, "none")
+    for (artefact, dataset, arch, metric), part in values.groupby([*fields], sort=False):
+        place = f"{line.document}_{artefact}/{dataset}/{arch}"
+        yield place, str(metric), dict(zip(part.method, part.value, strict=True))
 
 
-def _digits(text: str) -> int:
-    return len(text.partition(".")[2])
+def _where(place: str, metric: str) -> str:
+    return f"{metric} in {place.partition('_')[2].replace('/', ', ')}"
 
 
-def _best(names: list[str], numbers: Numbers) -> str:
-    return max(names, key=lambda name: numbers[name])
+def _no_number(line: Any, found: str) -> Exception:
+    remedy = "correct its line in reports/published/statements.csv"
+    return expected(f"printed numbers behind '{source_of(line)}'", found, remedy)
 
 
-def _cut(numbers: Numbers, one: str, other: str) -> float:
-    return 100 * (numbers[one] - numbers[other]) / (100 - numbers[other])
+def statement(line: Any, column: Column, method: str) -> Statement:
+    """A line's statement about one method in one column."""
+    place, metric, numbers = column
+    relation, quantity = {**EQUALITIES, **COMPARISONS}[line.relation]
+    others = matching(line.than, list(numbers), without=method)
+    entry: dict[str, Any] = {"columns": [metric], "than": others}
+    if relation == "better":
+        entry |= {"better": [method], "lower": line.relation == "lower than"}
+    elif relation == "only":
+        limits = zip(split(line.metric), split(line.value), strict=True)
+        entry |= {"only": method, "above": dict(limits)}
+    else:
+        limit = 2 if line.relation == "top two" else line.value
+        entry |= {"methods": [method], relation: limit, "quantity": quantity}
+        entry["rivals"] = [] if quantity in _ALONE else others
+        if relation == "equals":
+            entry["tolerance"] = 0.51 * 10 ** -len(line.value.partition(".")[2])  # as rounded
+    return Statement(entry, place)
 
 
-# What a number in the prose is said to be: relation -> (numbers, method, others) -> that number.
-QUANTITIES: dict[str, Callable[[Numbers, str, list[str]], float]] = {
-    "=": lambda numbers, method, others: numbers[method],
-    "error =": lambda numbers, method, others: 100 - numbers[method],
-    "best of these =": lambda numbers, method, others: numbers[_best(others, numbers)],
-    "leads by": lambda numbers, method, others: numbers[method] - numbers[_best(others, numbers)],
-    "cuts error by %": lambda numbers, method, others: _cut(
-        numbers, method, _best(others, numbers)
-    ),
-}
+def contradictions(line: Any, column: Column, printed: Printed) -> dict[Comparison, Evidence]:
+    """The comparisons of a line that are false in a column."""
+    methods = split(line.method) or matching(line.than, list(column[2]))[:1]
+    trees = [tree(statement(line, column, method)) for method in methods]
+    verdict = Verdict(Every(tuple(trees)), printed)
+    for error in verdict.missing.values():
+        raise _no_number(line, f"{error.reason} {error.name}")
+    return {c: found for c, found in verdict.found.items() if verdict.truth[c] is False}
 
 
-def numbers_in_prose(papers: Papers) -> list[Finding]:
+def numbers_in_prose(papers: Papers) -> Iterator[Finding]:
     """A number in the text must be the table's, as rounded there."""
-    found = []
-    for statement in said(papers, QUANTITIES):
-        quantity = QUANTITIES[statement.relation]
-        for where, metric, numbers in columns(statement, papers):
-            for method in parts(statement.method) or [""]:
-                others = chosen(statement.than, list(numbers), but=method)
-                number = quantity(numbers, method, others)
-                if abs(number - float(statement.value)) > 0.51 * 10 ** -_digits(statement.value):
-                    text = f"said {statement.value}; {metric} in {where} gives {number:.2f}"
-                    hint = _whose(statement, quantity, numbers)
-                    found.append(Finding(place(statement), text + hint))
-    return found
+    printed = Printed(papers.values)
+    for line in lines(papers, EQUALITIES):
+        for column in columns(line, papers):
+            place, metric, numbers = column
+            for evidence in contradictions(line, column, printed).values():
+                text = f"said {line.value}; {_where(place, metric)} gives {evidence.one:.2f}"
+                yield Finding(source_of(line), text + _whose(line, numbers))
 
 
-def _whose(statement: Any, quantity: Callable, numbers: Numbers) -> str:
-    """Whose number it would be: another row's, or the distance between two rows."""
+def _whose(line: Any, numbers: Numbers) -> str:
+    """Whose number it would be: another row's, or the difference of two rows."""
 
     def fits(number: float) -> bool:
-        return abs(number - float(statement.value)) <= ROUNDING
+        return abs(number - float(line.value)) <= ROUNDING
 
-    rows = [] if statement.than else [name for name in numbers if fits(quantity(numbers, name, []))]
+    _, quantity = EQUALITIES[line.relation]
+    alone = numbers if quantity in _ALONE else {}
+    rows = [method for method, own in alone.items() if fits(QUANTITIES[quantity](own, []))]
     if rows:
         return f"; it is the number of {', '.join(rows)}"
     pairs = [p for p in permutations(numbers, 2) if fits(numbers[p[0]] - numbers[p[1]])]
     return f"; it is {pairs[0][0]} minus {pairs[0][1]}" if len(pairs) == 1 else ""
 
 
-def _higher(numbers: Numbers, method: str, others: list[str], value: str) -> str:
-    return _beaten("above", numbers, method, [n for n in others if numbers[n] >= numbers[method]])
-
-
-def _lower(numbers: Numbers, method: str, others: list[str], value: str) -> str:
-    return _beaten("below", numbers, method, [n for n in others if numbers[n] <= numbers[method]])
-
-
-def _beaten(side: str, numbers: Numbers, method: str, by: list[str]) -> str:
-    text = ", ".join(f"{name} {numbers[name]:.2f}" for name in by)
-    return f"{method} {numbers[method]:.2f}, not {side} {text}" if by else ""
-
-
-def _above(numbers: Numbers, method: str, others: list[str], value: str) -> str:
-    return "" if numbers[method] > float(value) else f"{method} {numbers[method]:.2f}"
-
-
-def _leads(numbers: Numbers, method: str, others: list[str], value: str) -> str:
-    lead = numbers[method] - numbers[_best(others, numbers)]
-    return "" if lead > float(value) else f"{method} leads by {lead:.2f}"
-
-
-def _rank(numbers: Numbers, method: str, others: list[str], value: str) -> str:
-    rank = 1 + sum(number > numbers[method] for number in numbers.values())
-    return "" if rank == int(value) else f"{method} is number {rank}"
-
-
-# A comparison in the prose: relation -> (numbers, method, others, value) -> what contradicts it.
-COMPARISONS: dict[str, Callable[[Numbers, str, list[str], str], str]] = {
-    "higher than": _higher,
-    "lower than": _lower,
-    "above": _above,
-    "leads by more than": _leads,
-    "rank": _rank,
-}
-
-
-def comparisons_in_prose(papers: Papers) -> list[Finding]:
+def comparisons_in_prose(papers: Papers) -> Iterator[Finding]:
     """What the text calls best, higher or the only one must be so in the tables; so must bold print."""
-    found = []
-    for statement in said(papers, {*COMPARISONS, "only above", "top two"}):
-        judged, against = 0, []
-        if statement.relation == "only above":
-            judged, against = 1, _not_only(statement, papers)
+    printed = Printed(papers.values)
+    for line in lines(papers, COMPARISONS):
+        judged = list(columns(line, papers))
+        if line.relation == "only above":  # all columns of a place at once
+            judged = list({column[0]: column for column in judged}.values())
+            against = [text for column in judged for text in _not_only(line, column, printed)]
         else:
-            for where, metric, numbers in columns(statement, papers):
-                judged += 1
-                text = _contradiction(statement, numbers)
-                against += [f"{metric} in {where}: {text}"] if text else []
+            texts = [(c, _text(line, c[2], contradictions(line, c, printed))) for c in judged]
+            against = [f"{_where(*c[:2])}: {text}" for c, text in texts if text]
         if against:
-            share = f"not in {len(against)} of {judged} columns: " if judged > 1 else ""
-            found.append(Finding(place(statement), share + "; ".join(against)))
-    return found
+            share = f"not in {len(against)} of {len(judged)} columns: " if len(judged) > 1 else ""
+            yield Finding(source_of(line), share + "; ".join(against))
 
 
-def _contradiction(statement: Any, numbers: Numbers) -> str:
-    methods = parts(statement.method)
-    if statement.relation == "top two":
+def _text(line: Any, numbers: Numbers, against: dict[Comparison, Evidence]) -> str:
+    """What contradicts a line in one column."""
+    if not against:
+        return ""
+    if line.relation in _TEXTS:
+        texts = [_TEXTS[line.relation].format(c.one.method, e.one) for c, e in against.items()]
+        return "; ".join(texts)
+    row = {name: f"{name} {number:.2f}" for name, number in numbers.items()}
+    if line.relation == "top two":
         top = sorted(numbers, key=lambda name: -numbers[name])[:2]
-        least = min(numbers[name] for name in top)
-        off = [name for name in methods if numbers[name] < least]
-        text = ", ".join(f"{name} {numbers[name]:.2f}" for name in off)
-        return f"{text} is not among {', '.join(f'{n} {numbers[n]:.2f}' for n in top)}" * bool(off)
-    judge = COMPARISONS[statement.relation]
-    texts = [
-        judge(numbers, method, chosen(statement.than, list(numbers), but=method), statement.value)
-        for method in methods
-    ]
-    return "; ".join(text for text in texts if text)
+        others = ", ".join(row[comparison.one.method] for comparison in against)
+        return f"{others} is not among {', '.join(row[name] for name in top)}"
+    rivals: dict[str, list[str]] = {}
+    for comparison in against:
+        assert isinstance(comparison.other, Number)
+        rivals.setdefault(comparison.one.method, []).append(row[comparison.other.method])
+    side = "below" if line.relation == "lower than" else "above"
+    return "; ".join(f"{row[one]}, not {side} {', '.join(some)}" for one, some in rivals.items())
 
 
-def _not_only(statement: Any, papers: Papers) -> list[str]:
-    """Against: the method does not pass every threshold, or another one passes them all."""
-    thresholds = dict(zip(parts(statement.metric), parts(statement.value), strict=True))
-    passed: dict[str, list[bool]] = {}
-    for _, metric, numbers in columns(statement, papers):
-        for name, number in numbers.items():
-            passed.setdefault(name, []).append(number > float(thresholds[metric]))
-    others = chosen(statement.than, list(passed), but=statement.method)
-    against = [] if all(passed[statement.method]) else [f"{statement.method} itself is not"]
-    return against + [f"{name} is, too" for name in others if all(passed[name])]
-
-
-def said(papers: Papers, relations: Any) -> Iterator[Any]:
-    known = {*QUANTITIES, *COMPARISONS, *OTHERS}
-    for statement in papers.statements.itertuples():
-        if statement.relation not in known:
-            raise unknown("relation", statement.relation, known, "reports/published/statements.csv")
-        if statement.relation in relations:
-            yield statement
-
-
-def place(statement: Any) -> str:
-    return f"{statement.document}, {statement.place}: {statement.said}"
-
-
-OTHERS = {"only above", "top two", "same row", "has a row", "setting", "trained from scratch"}
+def _not_only(line: Any, column: Column, printed: Printed) -> list[str]:
+    """The method is not above every limit, or another one is above all of them."""
+    stated = statement(line, column, line.method)
+    every = tree(stated)
+    assert isinstance(every, Every)
+    false = [Verdict(part, printed).true is False for part in every.parts]
+    own = len(stated.entry["above"])
+    others = zip(stated.entry["than"], false[own:], strict=True)  # false: above all limits
+    itself = [f"{line.method} itself is not"] if any(false[:own]) else []
+    return itself + [f"{name} is, too" for name, above in others if above]

@@ -1,214 +1,114 @@
-"""Does a claim hold? On numbers alone, or on images with paired statistics. Torch-free.
+"""Verdicts on trees of comparisons, the same for both sources of numbers. Torch-free.
 
-A claim is a tree of comparisons. Each is true, false or open; `every` and `some` join them as logic
-does when something is not known. On printed numbers a comparison is true or false. On ours it is open
-unless its paired test rejects equality at 5 % after Holm's correction over the claim's comparisons.
+A comparison is true, false or open. On printed numbers it is true or false. On our records it is open
+unless its test rejects equality at 5 % after Holm's correction over the comparisons of the tree.
+`Every` and `Some` combine them by three-valued logic.
 
-What cannot be compared for want of a number is left aside: a claim that would be open for that alone
-holds where measured. Of alternatives none is left aside, unless all are: the lacking one may be true.
+Comparisons without numbers are left out: if all others are true, the tree holds where measured. A
+missing alternative might be true, so `Some` keeps all its parts unless all are missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from harness.core.statistics import Difference, holm
+from harness.core.statistics import holm
+from harness.papers.comparisons import Comparison, Every, Evidence, MissingError, Tree, comparisons
 
 LEVEL = 0.05
-_SHOWN = 3  # so many comparisons are printed one by one
+_SHOWN = 3  # reports print up to this many comparisons one by one
 
 
-@dataclass(frozen=True)
-class Number:
-    """One number of an artefact: of one method in one column, or in the mean of several."""
-
-    artefact: str
-    dataset: str
-    network: str
-    method: str
-    columns: tuple[str, ...]
-    classes: tuple[str, ...] = ()  # on images of these classes alone
-    wrong_by: str = ""  # on images alone that this method gets wrong
-    minus: str = ""  # not its own accuracy but its lead over this method
-    deviation: bool = False  # not the mean over seeds but their deviation
-
-    @property
-    def column(self) -> str:
-        name = self.columns[0] if len(self.columns) == 1 else f"mean of {', '.join(self.columns)}"
-        return f"deviation of {name} over seeds" if self.deviation else name
-
-    @property
-    def parts(self) -> list[Number]:
-        """The accuracies on all images that it is computed from: a method's, then its rivals'."""
-        place = (self.artefact, self.dataset, self.network)
-        methods = [name for name in (self.method, self.minus, self.wrong_by) if name]
-        return [Number(*place, method, self.columns) for method in methods]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """`one` is better than `other`: above it, or below it where `lower` is better."""
-
-    one: Number
-    other: Number | float
-    lower: bool = False
-
-    @property
-    def numbers(self) -> list[Number]:
-        both = [number for number in (self.one, self.other) if isinstance(number, Number)]
-        return [part for number in both for part in number.parts]
-
-
-@dataclass(frozen=True)
-class Every:
-    parts: tuple[Tree, ...]
-
-
-@dataclass(frozen=True)
-class Some:
-    parts: tuple[Tree, ...]
-
-
-Tree = Comparison | Every | Some
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What was found for a comparison; `gain` is positive where the claim is right."""
-
-    gain: float
-    text: str  # of a missing one: why
-    test: Difference | None = None  # none for numbers without images behind them
-    missing: bool = False
-    lacks: str = ""  # of a missing one: what its reason speaks of, if many share that reason
-
-
-@dataclass(frozen=True)
 class Verdict:
-    """`whole` if what is missing makes no difference; `numbers` decide, `lacking` are missing."""
+    """The verdict of one source on one tree: `true` is True, False, or None if it is open."""
 
-    true: bool | None
-    whole: bool
-    measured: int  # comparisons
-    comparisons: int
-    numbers: str
-    lacking: str
-
-
-def leaves(tree: Tree) -> Iterator[Comparison]:
-    if isinstance(tree, Comparison):
-        yield tree
-    else:
-        for part in tree.parts:
-            yield from leaves(part)
-
-
-def judge(tree: Tree, compare: Callable[[Comparison], Outcome]) -> Verdict:
-    found = {comparison: compare(comparison) for comparison in leaves(tree)}
-    tested = [c for c, outcome in found.items() if outcome.test is not None]
-    corrected = dict(zip(tested, holm([_p(found[c]) for c in tested]), strict=True))
-    truth = {c: _truth(outcome, corrected.get(c)) for c, outcome in found.items()}
-    missing = {c: outcome for c, outcome in found.items() if outcome.missing}
-    whole = _joined(tree, truth)
-    there = _measured(tree, missing)
-    true = whole if whole is not None or there is None else _joined(there, truth)
-    deciding = _deciding(tree, truth, found)
-    return Verdict(
-        true,
-        whole is not None or not missing,
-        len(found) - len(missing),
-        len(found),
-        _told(true, deciding, truth, found, corrected),
-        _lacking(missing.values()),
-    )
-
-
-def _p(outcome: Outcome) -> float:
-    assert outcome.test is not None
-    return outcome.test.p
-
-
-def _truth(outcome: Outcome, p: float | None) -> bool | None:
-    if outcome.missing or (p is not None and p >= LEVEL):
-        return None
-    return outcome.gain > 0
-
-
-def _joined(tree: Tree, truth: dict[Comparison, bool | None]) -> bool | None:
-    if isinstance(tree, Comparison):
-        return truth[tree]
-    parts = [_joined(part, truth) for part in tree.parts]
-    decisive = isinstance(tree, Some)  # one True decides `some`, one False decides `every`
-    if decisive in parts:
-        return decisive
-    return None if None in parts else not decisive
-
-
-def _measured(tree: Tree, missing: Container[Comparison]) -> Tree | None:
-    """The tree without what is missing. A missing alternative might be true, so all are kept."""
-    if isinstance(tree, Comparison):
-        return None if tree in missing else tree
-    parts = [_measured(part, missing) for part in tree.parts]
-    kept = tuple(part for part in parts if part is not None)
-    if not kept:
-        return None
-    return tree if isinstance(tree, Some) else Every(kept)
-
-
-def _deciding(
-    tree: Tree, truth: dict[Comparison, bool | None], found: dict[Comparison, Outcome]
-) -> list[Comparison]:
-    """The measured comparisons that carry the verdict: of alternatives, only the best one."""
-    if isinstance(tree, Comparison):
-        return [] if found[tree].missing else [tree]
-    parts = [_deciding(part, truth, found) for part in tree.parts]
-    if isinstance(tree, Every):
-        return [comparison for part in parts for comparison in part]
-    rank = {True: 2, None: 1, False: 0}
-    return max(
-        filter(None, parts),
-        key=lambda part: min((rank[truth[c]], found[c].gain) for c in part),
-        default=[],
-    )
-
-
-def _lacking(missing: Iterable[Outcome]) -> str:
-    """Each reason once, with how many comparisons it costs and some of what it speaks of."""
-    reasons: dict[str, list[Outcome]] = {}
-    for outcome in missing:
-        reasons.setdefault(outcome.text, []).append(outcome)
-    texts = []
-    for reason, some in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
-        names = [name for name in dict.fromkeys(outcome.lacks for outcome in some) if name]
-        shown = ", ".join(names[:_SHOWN]) + (
-            f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    def __init__(self, tree: Tree, source: Callable[[Comparison], Evidence]) -> None:
+        self.found: dict[Comparison, Evidence] = {}
+        self.missing: dict[Comparison, MissingError] = {}
+        for comparison in comparisons(tree):
+            try:
+                self.found[comparison] = source(comparison)
+            except MissingError as error:
+                self.missing[comparison] = error
+        tested = {c: evidence.test.p for c, evidence in self.found.items() if evidence.test}
+        self.p = dict(zip(tested, holm(list(tested.values())), strict=True))
+        self.margin = {c: c.margin(found.one, found.other) for c, found in self.found.items()}
+        self.truth = {
+            c: None if self.p.get(c, 0.0) >= LEVEL else c.holds(margin)
+            for c, margin in self.margin.items()
+        }
+        whole, measured, self._deciding = self._judge(tree)
+        self.true = (
+            whole if whole is not None or not measured else _combined(measured, decisive=False)
         )
-        count = f"{len(some)} comparison{'s' * (len(some) > 1)}"
-        texts.append(f"{reason}{' ' * bool(names)}{shown} ({count})")
-    return "; ".join(texts)
+        self.whole = whole is not None or not self.missing  # what is missing makes no difference
+
+    def _judge(self, tree: Tree) -> tuple[bool | None, list[bool | None], list[Comparison]]:
+        """A tree's truth, the truths of its measured parts, and the comparisons that decide it."""
+        if isinstance(tree, Comparison):
+            known = [tree] if tree in self.found else []
+            return self.truth.get(tree), [self.truth[c] for c in known], known
+        parts = [self._judge(part) for part in tree.parts]
+        measured = [truth for _, some, _ in parts for truth in some]
+        if isinstance(tree, Every):
+            whole = _combined([part[0] for part in parts], decisive=False)
+            return whole, measured, [c for _, _, deciding in parts for c in deciding]
+        whole = _combined([part[0] for part in parts], decisive=True)
+        rank = {True: 2, None: 1, False: 0}
+        best = max(
+            (deciding for _, _, deciding in parts if deciding),
+            key=lambda some: min((rank[self.truth[c]], self.margin[c]) for c in some),
+            default=[],
+        )
+        return whole, [whole] if measured else [], best
+
+    def word(self, where: str, nowhere: str) -> str:
+        """The verdict in a word or two, such as `holds where measured (1 of 2 comparisons)`."""
+        if not self.found:
+            return nowhere
+        if self.true and not self.whole:
+            every = len(self.found) + len(self.missing)
+            return f"holds where {where} ({len(self.found)} of {every} comparisons)"
+        return {True: "holds", False: "fails", None: "undecided"}[self.true]
+
+    def text(self, not_there: str) -> str:
+        """The numbers that decide, and what is missing."""
+        numbers, missing = self._numbers(), self._reasons()
+        return f"{numbers}; {not_there}: {missing}" if numbers and missing else numbers or missing
+
+    def _numbers(self) -> str:
+        """All deciding comparisons; of many, how many are true, and the weakest one."""
+        deciding = self._deciding
+        if len(deciding) <= _SHOWN:
+            return "; ".join(self._shown(comparison) for comparison in deciding)
+        truths = [self.truth[comparison] for comparison in deciding]
+        # If a missing alternative leaves the verdict open, no comparison has the verdict's truth.
+        alike = [c for c, truth in zip(deciding, truths, strict=True) if truth is self.true]
+        weakest = min(alike or deciding, key=lambda c: self.margin[c])
+        words = {True: "true", False: "false", None: "open"}
+        counts = [f"{truths.count(t)} {word}" for t, word in words.items() if t in truths]
+        return f"{self._shown(weakest)} (of {len(deciding)} comparisons {', '.join(counts)})"
+
+    def _shown(self, comparison: Comparison) -> str:
+        p = f", p = {self.p[comparison]:.2g}" if comparison in self.p else ""
+        return self.found[comparison].text + p
+
+    def _reasons(self) -> str:
+        """Each reason once, with some of the missing names and the number of comparisons."""
+        reasons: dict[str, list[str]] = {}
+        for error in self.missing.values():
+            reasons.setdefault(error.reason, []).append(error.name)
+        texts = []
+        for reason, names in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
+            different = [name for name in dict.fromkeys(names) if name]
+            more = f" and {len(different) - _SHOWN} more" if len(different) > _SHOWN else ""
+            shown = " ".join(filter(None, [reason, ", ".join(different[:_SHOWN]) + more]))
+            texts.append(f"{shown} ({len(names)} comparison{'s' * (len(names) > 1)})")
+        return "; ".join(texts)
 
 
-def _told(
-    true: bool | None,
-    deciding: Sequence[Comparison],
-    truth: dict[Comparison, bool | None],
-    found: dict[Comparison, Outcome],
-    corrected: dict[Comparison, float],
-) -> str:
-    """All comparisons; of many how many hold, and the weakest of the verdict's kind."""
-
-    def told(comparison: Comparison) -> str:
-        p = corrected.get(comparison)
-        return found[comparison].text + ("" if p is None else f", p = {p:.2g}")
-
-    if len(deciding) <= _SHOWN:
-        return "; ".join(told(comparison) for comparison in deciding)
-    of_its_kind = [c for c in deciding if truth[c] is true]  # none if a lacking alternative decides
-    weakest = min(of_its_kind or deciding, key=lambda c: found[c].gain)
-    counts = [
-        f"{sum(truth[c] is value for c in deciding)} {word}"
-        for value, word in ((True, "true"), (False, "false"), (None, "open"))
-        if any(truth[c] is value for c in deciding)
-    ]
-    return f"{told(weakest)} (of {len(deciding)} comparisons {', '.join(counts)})"
+def _combined(truths: list[bool | None], decisive: bool) -> bool | None:
+    """Three-valued logic: one False decides `Every`, one True decides `Some`."""
+    if decisive in truths:
+        return decisive
+    return None if None in truths else not decisive

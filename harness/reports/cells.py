@@ -15,7 +15,7 @@ from harness.evaluation.numbers import Records, value
 from harness.evaluation.trust import Check
 from harness.grid.artefacts import Artefact, Cell
 from harness.grid.plan import Plan
-from harness.papers.printed import KEYS, published
+from harness.papers.published import KEYS, published
 
 Images = dict[
     tuple[str, str, str, str], np.ndarray

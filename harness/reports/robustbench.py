@@ -24,7 +24,7 @@ from harness.evaluation.records import Record, read_records
 from harness.evaluation.trust import Check
 from harness.grid.artefacts import Entry, entries
 from harness.grid.plan import Plan, reported
-from harness.papers.printed import KEYS, published
+from harness.papers.published import KEYS, published
 
 
 def model_info(

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from harness.core.errors import UserError
 from harness.papers.audit import (
     RULES,
     aa_above_a_component,
@@ -13,17 +12,17 @@ from harness.papers.audit import (
     far_out_of_distribution,
     outliers,
     rows_that_differ,
+    rows_that_share_numbers,
 )
 from harness.papers.audit import union_is_not_the_mean as union
 from harness.papers.experiments import (
     methods_without_a_row,
     rows_of_others,
     rows_said_to_be_one,
-    rows_that_share_numbers,
     settings_that_differ,
 )
 from harness.papers.published import PUBLISHED, Papers
-from harness.papers.statements import chosen, comparisons_in_prose, numbers_in_prose
+from harness.papers.statements import comparisons_in_prose, numbers_in_prose
 
 T = "generalist_t"
 
@@ -118,8 +117,8 @@ def test_a_consistent_table_is_not_accused(papers):
     values = papers.values
     one = values[(values.document == "cvpr23") & (values.artefact == "table1a")]
     clean = replace(papers, values=one)
-    assert aa_above_a_component(clean) == []
-    assert rows_that_differ(clean) == []
+    assert not list(aa_above_a_component(clean))
+    assert not list(rows_that_differ(clean))
 
 
 def test_what_agrees_is_not_accused(papers):
@@ -158,16 +157,16 @@ def test_a_row_that_falls_out_of_distribution_would_be_found(papers):
     assert found.where == "new u, d-p, a, e"
     assert found.found == "NAT 84.00, d-p 60.00, gap 24.00; the median gap is 4.00"
     even = pd.concat([natural, one_column({**both, "e": 81}, dataset="d-p", table="u")])
-    assert far_out_of_distribution(replace(papers, values=even)) == []
+    assert not list(far_out_of_distribution(replace(papers, values=even)))
     elsewhere = natural.assign(document="other")  # another paper's natural accuracy is no measure
     fallen = pd.concat([elsewhere, fallen[fallen.dataset == "d-p"]])
-    assert far_out_of_distribution(replace(papers, values=fallen)) == []
+    assert not list(far_out_of_distribution(replace(papers, values=fallen)))
 
 
 def test_two_methods_that_share_a_number_would_be_found(papers):
     one = one_column({"x": 81.25, "y": 81.25, "z": 80.5, "still": 0.0, "dead": 0.0})
     other = one_column({"z": 81.25}, dataset="elsewhere")
-    found = rows_that_share_numbers(replace(papers, values=pd.concat([one, other])))
+    found = list(rows_that_share_numbers(replace(papers, values=pd.concat([one, other]))))
     assert [finding.where for finding in found] == [
         "new t: d, a, x and y",
         "all columns of all tables",
@@ -176,7 +175,7 @@ def test_two_methods_that_share_a_number_would_be_found(papers):
     # x and z, y and z lie within a point: 2 of 200 steps
     assert found[1].found == "1 pairs of rows are equal in a column; about 0.0 would be by chance"
     apart = one_column({"x": 81.25, "y": 81.26})
-    assert rows_that_share_numbers(replace(papers, values=apart)) == []
+    assert not list(rows_that_share_numbers(replace(papers, values=apart)))
 
 
 def test_models_that_are_one_with_a_third_are_one(papers):
@@ -191,96 +190,6 @@ def test_what_survives_of_zippers_table8_agrees_with_its_table1a(papers):
     survived = rows["zipper table8"]
     assert len(survived) == 6
     assert survived.items() <= rows["zipper table1a"].items()
-
-
-def changed(papers, value, **where):
-    """The papers with one printed number altered."""
-    values = papers.values.copy()
-    at = (values[list(where)] == pd.Series(where)).all(axis=1)
-    assert at.sum() == 1
-    values.loc[at, "value"] = value
-    return replace(papers, values=values)
-
-
-@pytest.mark.parametrize(
-    ("rule", "method", "metric", "value", "where", "found"),
-    [
-        (numbers_in_prose, "nt", "NAT", 93.5, "93.04 of natural training", "gives 93.50"),
-        (comparisons_in_prose, "at", "NAT", 89.5, "lower test error", "not above at 89.50"),
-        (comparisons_in_prose, "at", "NAT", 93.5, "second highest", "is number 3"),
-    ],
-)
-def test_an_altered_number_contradicts_the_prose(rule, method, metric, value, where, found, papers):
-    place = {"document": "cvpr23", "artefact": "table1a", "method": method, "metric": metric}
-    assert not found_by(rule, papers, where, found)
-    assert found_by(rule, changed(papers, value, **place), where, found)
-
-
-def said(papers, **fields):
-    """The papers with one more statement."""
-    line = {name: fields.get(name, "") for name in papers.statements.columns}
-    return replace(papers, statements=pd.concat([papers.statements, pd.DataFrame([line])]))
-
-
-@pytest.mark.parametrize(
-    ("rule", "statement", "found"),
-    [
-        (numbers_in_prose, {"method": "at", "relation": "=", "value": "84.3"}, None),
-        (numbers_in_prose, {"method": "at", "relation": "=", "value": "84.2"}, "gives 84.32"),
-        (comparisons_in_prose, {"method": "at", "relation": "above", "value": "85"}, "at 84.32"),
-        (
-            comparisons_in_prose,
-            {"method": "at", "than": "rst;fat", "relation": "lower than"},
-            None,
-        ),
-        (
-            comparisons_in_prose,
-            {"method": "fat", "than": "at;rst", "relation": "lower than"},
-            "fat 87.72, not below at 84.32, rst 84.71",
-        ),
-        (
-            comparisons_in_prose,
-            {"method": "fat", "than": "at", "relation": "leads by more than", "value": "3.5"},
-            "fat leads by 3.40",
-        ),
-        (
-            comparisons_in_prose,
-            {"method": "nt", "than": "*", "relation": "only above", "value": "89"},
-            "generalist_d_nt_linf is, too",
-        ),
-        (
-            settings_that_differ,
-            {"metric": "epochs", "dataset": "cifar10", "relation": "setting", "value": "100"},
-            "120 / 100",
-        ),
-    ],
-)
-def test_a_new_statement_is_judged_like_the_others(rule, statement, found, papers):
-    fields = {"document": "cvpr23", "place": "planted", "artefact": "table1a", "metric": "NAT"}
-    accused = found_by(rule, said(papers, **{**fields, **statement}), "planted", found or "")
-    assert bool(accused) == (found is not None)
-
-
-def test_a_leaderboard_entry_that_is_a_row(papers):
-    entry = dict(papers.leaderboard.iloc[0]) | {"dataset": "cifar10", "entry": "planted"}
-    entry |= {"clean_acc": 84.32, "autoattack_acc": 44.37}
-    more = replace(papers, leaderboard=pd.DataFrame([entry]))
-    assert found_by(rows_of_others, more, "plusplus, IV-A / table1, cifar10, resnet18, at", "44.37")
-
-
-def test_a_bad_statement_is_refused(papers):
-    fields = {"document": "cvpr23", "metric": "NAT", "method": "at", "value": "1"}
-    with pytest.raises(UserError, match="did you mean 'leads by'"):
-        numbers_in_prose(said(papers, **fields, relation="lead by"))
-    with pytest.raises(UserError, match="expected printed numbers"):
-        numbers_in_prose(said(papers, **fields, relation="=", artefact="table99"))
-
-
-def test_patterns_choose_names():
-    names = ["nt", "at", "generalist_t"]
-    assert chosen("", names) == names
-    assert chosen("*;-generalist*", names, but="at") == ["nt"]
-    assert chosen("at;nt", names) == ["nt", "at"]
 
 
 def test_the_committed_audit_is_current(papers):
