@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from harness.core.descriptions import write_description
+from harness.core.paths import write_description
 from small_table import ARTEFACT, claimed, judged, record, seeded_plan, small_plan, store
 
 from harness.core import paths
