@@ -92,12 +92,10 @@ class MultiSteepest:
         if self.l1_coordinates is None:
             return [_L1_SHARE] * steps
         fewest, most = self.l1_coordinates
-        # One row: a list as long as the batch would be taken for one number per image, where
-        # processes share a batch (harness/machine/distributed.py).
         drawn = torch.randint(
-            fewest, most + 1, (1, steps), generator=generator, device=generator.device
+            fewest, most + 1, (steps,), generator=generator, device=generator.device
         )
-        return [min(count / x[0].numel(), 1.0) for count in drawn[0].tolist()]
+        return [min(count / x[0].numel(), 1.0) for count in drawn.tolist()]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import climb_cross_entropy, cross_entropy
 from harness.core.errors import expected, unknown
 from harness.core.lazy import torch
+from harness.machine.distributed import per_image
 from harness.models.frozen import gradcam
 from harness.training.contracts import Batch, Clock
 
@@ -63,7 +64,7 @@ class PixelPGD:
         generator: torch.Generator,
     ) -> torch.Tensor:
         step, climb = float(self.threat.step), climb_cross_entropy(model, x, y)
-        noise = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        noise = per_image(torch.rand, x.shape, generator=generator, device=x.device, dtype=x.dtype)
         adversarial = x + (2 * noise - 1) * self.threat.ball.radius
         for _ in range(self.threat.steps):
             gradient = input_gradient(model, adversarial, climb)

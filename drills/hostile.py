@@ -23,7 +23,7 @@ from drills.ground import TABLE, Ground
 from harness.core import paths
 from harness.core.config import read_claims, read_yaml
 from harness.core.errors import UserError
-from harness.core.files import write_sealed
+from harness.core.files import write_with_checksum
 from harness.data import load
 from harness.data.archives import unpack
 from harness.data.cache import pieces
@@ -141,7 +141,9 @@ def pickles(ground: Ground, this: Try) -> None:
     np.savez(shard, about=np.array([Bomb()], dtype=object))
     sentence(ground.run("evaluate", "--run", run.id, cwd=folder))
     at = ground.run_of("at").id
-    write_sealed(paths.checkpoint(folder / "results", at), pickle.dumps({"run": at, "x": Bomb()}))
+    write_with_checksum(
+        paths.checkpoint(folder / "results", at), pickle.dumps({"run": at, "x": Bomb()})
+    )
     sentence(ground.run("train", "--run", at, cwd=folder))
     batch = this.folder / "data_batch_1"
     batch.write_bytes(pickle.dumps({"data": Bomb(), "labels": [0]}))

@@ -1,6 +1,6 @@
-"""A network that only answers: nothing of it changes. For attacks and for Grad-CAM.
+"""Use a network without changing it; and Grad-CAM, which does.
 
-Grad-CAM: Selvaraju et al., ICCV 2017 (arXiv 1610.02391): where a network looks for a class.
+Grad-CAM: Selvaraju et al., ICCV 2017 (arXiv 1610.02391): which pixels matter for a class.
 map = ReLU(sum_k a_k F_k), a_k = mean over positions of d logit_class / d F_k, F the last stage's
 features (their eq. 1 and 2); then min-max to [0,1] per image and resized to the image.
 """
@@ -15,7 +15,7 @@ from harness.core.lazy import torch
 
 @contextmanager
 def frozen(model: torch.nn.Module, mode: str = "eval") -> Iterator[None]:
-    """The model as an attack may see it; mode, buffers and requires_grad are given back."""
+    """The model in a mode, without parameter gradients; afterwards all is as it was before."""
     training = [(module, module.training) for module in model.modules()]
     wanted = [(p, p.requires_grad) for p in model.parameters()]
     buffers = [b.clone() for b in model.buffers()] if mode == "train" else []
@@ -40,9 +40,9 @@ def gradcam(
     classes: torch.Tensor | None = None,
     enlarge: bool = True,
 ) -> torch.Tensor:
-    """(n, 1, height, width) in [0,1], in eval mode; `classes` default to the predicted ones.
+    """Maps (n, 1, height, width) in [0,1], in eval mode; `classes` default to the predicted ones.
 
-    Of the image's size, or, if not to `enlarge`, of the features'.
+    They have the size of the image or, without `enlarge`, of the features.
     """
     with frozen(model), torch.enable_grad():
         features = model.features(x).detach().requires_grad_(True)  # type: ignore[operator]

@@ -1,14 +1,14 @@
-"""Networks, by name. Inputs are images in [0,1]; outputs are logits.
+"""Networks by name, new or trained. Inputs are images in [0,1]; outputs are logits.
 
-Ours are `head(features(x))`: Grad-CAM looks at the features, the last stage's map. `FOLDS` names the
-convolutions that nothing but a BatchNorm follows, for folding.py. ReLU works in place, since
-no layer before it needs its own output again; avg_pool2d, unlike mean, keeps its gradient's layout.
+Ours are `head(features(x))`: Grad-CAM uses the features, the last stage's map. `FOLDS` names the
+convolutions that only a BatchNorm follows, for folding.py. ReLU works in place, since no layer before
+it needs its output again; avg_pool2d, unlike mean, keeps its gradient's layout.
 
 `resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
 classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what
 others call WRN-34-10 (46,160,474 parameters). `resnet50` and `wrn50_2`: torchvision's, for ImageNet.
-`tiny` and `tiny_wide` are for smoke runs; `small` and `small_wide` for CPUs on real images: their stem
-halves the image, which makes everything after it four times cheaper.
+`tiny` and `tiny_wide` are for smoke runs; `small` and `small_wide` for real images on CPUs: their stem
+halves the image, so all later layers are four times cheaper.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def new_model(name: str, channels: int, num_classes: int, seed: int) -> nn.Modul
 
 
 def load_model(results: Path, run_id: str) -> nn.Module:
-    """A trained network in eval mode, its weights checked against their recorded checksum."""
+    """A trained network in eval mode; weights without their recorded checksum are refused."""
     path = paths.model(results, run_id)
     about = paths.read_description(results, run_id)
     try:

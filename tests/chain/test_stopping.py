@@ -163,7 +163,7 @@ def test_a_stop_while_an_epoch_is_judged_repeats_the_judgement_only(plan, tmp_pa
 
     def told_to_stop(model, x, y):
         asked.append(None)
-        if len(asked) == 2 * batches + 2:  # between two looks of the second epoch
+        if len(asked) == 2 * batches + 2:  # between two batches of the second epoch
             os.kill(os.getpid(), signal.SIGTERM)
         return look(model, x, y)
 
@@ -192,7 +192,7 @@ def test_a_checkpoint_between_epochs_if_an_epoch_is_long(plan, tmp_path, monkeyp
             raise InterruptedError
         return original(self, order, epoch, step)
 
-    monkeypatch.setattr("harness.training.train._KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("harness.training.train._SAVE_SECONDS", 0.0)
     monkeypatch.setattr(Batches, "at", at)
     with pytest.raises(InterruptedError):
         train(run, tmp_path / "parts", CPU)
