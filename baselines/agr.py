@@ -33,7 +33,7 @@ from harness.training.learner import Average, Optim, Single, finite
 
 @dataclass(frozen=True)
 class UnboxedPGD:
-    """PGD that looks beyond the box; only its answer is clipped."""
+    """PGD whose iterates may leave the box; only the result is clipped."""
 
     threat: Threat
 
@@ -53,11 +53,8 @@ class UnboxedPGD:
         *,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        ball, step, climb = (
-            self.threat.ball,
-            float(self.threat.step),
-            climb_cross_entropy(model, x, y),
-        )
+        ball, step = self.threat.ball, float(self.threat.step)
+        climb = climb_cross_entropy(model, x, y)
         now = random_point(ball.norm, x, ball.radius, generator)
         for _ in range(self.threat.steps):
             moved = now + step * steepest(ball.norm, input_gradient(model, now, climb))
@@ -120,7 +117,7 @@ class AGRTraining:
 
 
 def reconstructed(robust: torch.Tensor, natural: torch.Tensor) -> torch.Tensor:
-    """One tensor's gradient from its robust and its natural one; without a natural one, the robust."""
+    """The gradient of one tensor from its robust and its natural gradient."""
     inner, squared = (robust * natural).sum(), natural.square().sum()
     if squared == 0:
         return robust

@@ -31,7 +31,7 @@ from harness.training.contracts import Batch, Clock
 
 @dataclass(frozen=True)
 class ClippedFGSM:
-    """One step from a random point, along the gradient of what the clip to the box lets through."""
+    """One step from a random point, along the gradient through the clip to the box."""
 
     ball: Ball
     step: Fraction

@@ -102,12 +102,12 @@ class MultiSteepest:
 class MSD:
     threats: tuple[Threat, ...]
     mode: str = "eval"  # BatchNorm while crafting
-    l1_coordinates: tuple[int, int] | None = None  # as of MultiSteepest
+    l1_coordinates: tuple[int, int] | None = None  # as in MultiSteepest
 
     REVISION: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        MultiSteepest(self.threats, self.l1_coordinates)  # which refuses what cannot be
+        MultiSteepest(self.threats, self.l1_coordinates)  # checks the fields
 
     @property
     def slug(self) -> str:

@@ -97,7 +97,7 @@ class PART:
         return norm_slug("part", self.threat)
 
     def radii(self, model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-        """eps where the network looks, low * eps elsewhere, for each element of each image."""
+        """eps where Grad-CAM says that a pixel matters, low * eps elsewhere; for each element."""
         heat = torch.nn.functional.interpolate(
             gradcam(model, x, enlarge=False),
             size=x.shape[2:],

@@ -26,7 +26,7 @@ from harness.core.errors import UserError
 from harness.core.files import write_with_checksum
 from harness.data import load
 from harness.data.archives import unpack
-from harness.data.cache import pieces
+from harness.data.cache import chunks_of
 from harness.data.decoders import read_cifar_batches, read_idx
 from harness.data.pictures import read_class_folders
 
@@ -195,7 +195,7 @@ def headers(ground: Ground, this: Try) -> None:
     ihdr = struct.pack(">4s2I5B", b"IHDR", side, side, 8, 2, 0, 0, 0)
     checksum = struct.pack(">I", zlib.crc32(ihdr))
     picture.write_bytes(b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + ihdr + checksum)
-    refused(lambda: list(pieces(read_class_folders([this.folder / "pictures"], 32)[0])))
+    refused(lambda: list(chunks_of(read_class_folders([this.folder / "pictures"], 32)[0])))
 
 
 CASES = {

@@ -1,4 +1,4 @@
-"""Archives from elsewhere: checked before they are opened, unpacked only where they belong."""
+"""Downloaded archives: checked before they are opened, unpacked only below their folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_md5(archive: Path, md5: str) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """A tar's files below `folder`, which appears whole or not at all."""
+    """Unpack a tar into `folder`, which appears whole or not at all."""
     aside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -30,14 +30,12 @@ def unpack(archive: Path, folder: Path) -> None:
             members = tar.getmembers()
             for member in members:
                 _refuse_escape(archive, member)
-            # Python has it from 3.11.4 on; before, `_refuse_escape` alone guards.
+            # Python has this filter from 3.11.4 on; before, `_refuse_escape` alone protects.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(aside, members)
         os.replace(aside, folder)
     except (tarfile.TarError, EOFError) as error:
-        reason = (
-            str(error).partition("\n")[0].rstrip(":")
-        )  # tarfile lists what it tried, line by line
+        reason = str(error).partition("\n")[0].rstrip(":")  # a list of what it tried follows
         raise UserError(
             f"expected a whole archive in {archive}, found one that cannot be unpacked ({reason}); "
             f"delete it and fetch it again."

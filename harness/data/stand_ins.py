@@ -1,4 +1,4 @@
-"""Stand-ins that need no download: scikit-learn's digits, and sets composed of them."""
+"""Stand-in sets that need no download: scikit-learn's digits, and sets made from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def digits(split: str) -> Arrays:
 
 @cache
 def _digits_table() -> np.ndarray:
-    """Read once, from where the package lies: importing scikit-learn costs 1.5 s per process."""
+    """Read once, from the package's file: importing scikit-learn costs 1.5 s per process."""
     package = find_spec("sklearn")
     assert package is not None
     assert package.origin is not None
@@ -48,7 +48,7 @@ def digits40(split: str) -> Arrays:
 
 
 def _with_kinds(x: np.ndarray, y: np.ndarray, changes: list[Callable]) -> Arrays:
-    """Half of the images undergo each change; changed or not is part of the class."""
+    """Apply each change to half of the images; whether it was applied is part of the class."""
     x, classes = x.copy(), 10
     for number, change in enumerate(changes):
         changed = np.random.default_rng(number).random(len(x)) < 0.5

@@ -191,7 +191,7 @@ def test_what_cannot_be_sliced_is_refused(plan):
     runs = {slug: run_of(plan, slug) for slug in read_grid()["methods"]}
     assert {slug for slug, run in runs.items() if whole_batch(run.method)} == REFUSED
     with pytest.raises(
-        UserError, match="found ramp, which averages over those who are right; take"
+        UserError, match="found ramp, which averages over the images that are right; take"
     ):
         changed(runs["ramp"], data_parallel=2)
     with pytest.raises(UserError, match="learners side by side or data_parallel, found both"):
