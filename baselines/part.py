@@ -34,7 +34,6 @@ from harness.attacks.losses import climb_cross_entropy, cross_entropy
 from harness.core.errors import expected, unknown
 from harness.core.lazy import torch
 from harness.machine.distributed import per_image
-from harness.models.frozen import gradcam
 from harness.training.contracts import Batch, Clock
 
 MASKS = ("aligned", "as_released")
@@ -98,6 +97,8 @@ class PART:
 
     def radii(self, model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
         """eps where Grad-CAM says that a pixel matters, low * eps elsewhere; for each element."""
+        from harness.models.networks import gradcam  # here: it imports torch
+
         heat = torch.nn.functional.interpolate(
             gradcam(model, x, enlarge=False),
             size=x.shape[2:],

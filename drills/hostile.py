@@ -25,9 +25,8 @@ from harness.core.config import read_claims, read_yaml
 from harness.core.errors import UserError
 from harness.core.files import write_with_checksum
 from harness.data import load
-from harness.data.archives import unpack
 from harness.data.cache import chunks_of
-from harness.data.decoders import read_cifar_batches, read_idx
+from harness.data.decoders import read_cifar_batches, read_idx, unpack
 from harness.data.pictures import read_class_folders
 
 _MARK = "executed"  # a file that only executed input could make

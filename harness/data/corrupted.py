@@ -17,16 +17,15 @@ import numpy as np
 
 from harness.core.errors import UserError, expected, unknown
 from harness.data import sources
-from harness.data.archives import check_md5, unpack
 from harness.data.cache import Arrays, Stored, Stream, data_folder, keep, lock, slot, state_of
 from harness.data.corruptions import CORRUPTIONS, MAIN, REVISION, SEVERITIES, corrupt
 from harness.data.corruptions.sequences import FRAMES, film
 from harness.data.corruptions.textures import frost_source
+from harness.data.decoders import check_md5, unpack
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 
 _SEED = 0
-GENERATED = "generated (from "
 _CHUNK = 500
 
 
@@ -213,15 +212,10 @@ def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
     )
 
 
-def recipe(source: str) -> str:
-    """How a generated set was made from the clean one, as its source says; empty for others."""
-    return source.rpartition("; ")[2] if source.startswith(GENERATED) else ""
-
-
 def _generated(wanted: Corrupted, clean: Stored) -> Stored:
     frost = f", frost {frost_source()}" if wanted.corruption == "frost" else ""
     later = f", revision {REVISION}" if REVISION > 1 else ""
-    origin = f"{GENERATED}{wanted.base}: {clean.source}; seed {_SEED}{frost}{later})"
+    origin = f"{sources.GENERATED}{wanted.base}: {clean.source}; seed {_SEED}{frost}{later})"
     key = hashlib.sha256(repr((clean.sha256, REVISION, _SEED, frost)).encode()).hexdigest()[:12]
 
     def chunks() -> Iterator[np.ndarray]:

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from harness.core.errors import UserError, expected
-from harness.data.archives import unpack
 from harness.data.cache import (
     Arrays,
     Stored,
@@ -31,9 +30,11 @@ from harness.data.cache import (
     slot,
     slots,
 )
+from harness.data.decoders import unpack
 from harness.data.sets import DataSet, Mirror
 
 PART = "subset"  # in the source of a smaller set
+GENERATED = "generated (from "  # begins the source of a corrupted set that we made
 _NPM_SECONDS = 3600
 
 
@@ -69,6 +70,11 @@ def _cached(entry: DataSet, split: str) -> Stored | None:
     """The set as it was decoded earlier; its files may be gone."""
     known = slots(entry.name, split, entry.decoding)
     return read(known[0]) if known else None
+
+
+def recipe(source: str) -> str:
+    """How a generated set was made from the clean one, as its source says; empty for others."""
+    return source.rpartition("; ")[2] if source.startswith(GENERATED) else ""
 
 
 def check(entry: DataSet, split: str, arrays: Arrays) -> None:

@@ -15,9 +15,8 @@ from harness.core.config import ROOT
 from harness.core.errors import expected
 from harness.core.statistics import interval, paired
 from harness.data import frames
-from harness.data.corrupted import GENERATED, recipe
 from harness.data.corruptions.sequences import flips
-from harness.data.sources import PART
+from harness.data.sources import GENERATED, PART, recipe
 from harness.evaluation.records import Record, read_records
 from harness.evaluation.trust import Check, record_checks
 from harness.grid.artefacts import Artefact, Cell

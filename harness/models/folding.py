@@ -1,4 +1,4 @@
-"""The folded copy of a network, which attacks use: the same function in fewer, faster operations.
+"""A network as attacks use it: frozen, and in eval mode folded, which takes fewer operations.
 
 In eval mode BatchNorm is an affine map per channel. After a convolution it is folded into the
 convolution's weight and bias; elsewhere (pre-activation blocks) it becomes one multiply-add. No tensor
@@ -12,6 +12,8 @@ the network itself (harness/evaluation/probing.py).
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,6 +22,27 @@ from torch import Tensor, nn
 
 from harness.machine.device import placed
 from harness.machine.synchronized import SharedBatchNorm2d
+
+
+@contextmanager
+def frozen(model: torch.nn.Module, mode: str = "eval") -> Iterator[None]:
+    """The model in a mode, without parameter gradients; afterwards all is as it was before."""
+    training = [(module, module.training) for module in model.modules()]
+    wanted = [(p, p.requires_grad) for p in model.parameters()]
+    buffers = [b.clone() for b in model.buffers()] if mode == "train" else []
+    model.train(mode == "train")
+    for parameter, _ in wanted:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, flag in training:
+            module.training = flag
+        for parameter, flag in wanted:
+            parameter.requires_grad_(flag)
+        with torch.no_grad():
+            for buffer, kept in zip(model.buffers(), buffers, strict=False):
+                buffer.copy_(kept)
 
 
 def folded(model: nn.Module) -> nn.Module | None:

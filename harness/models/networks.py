@@ -26,6 +26,7 @@ from harness.core.errors import UserError, expected, unknown
 from harness.core.files import sha256
 from harness.data.sets import SETS
 from harness.machine.device import import_torchvision
+from harness.models.folding import frozen
 
 
 def conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
@@ -198,3 +199,32 @@ def load_model(results: Path, run_id: str) -> nn.Module:
     model = new_model(run["network"], entry.channels, entry.classes, seed=0)
     model.load_state_dict(tensors_from(weights))
     return model.eval()
+
+
+def gradcam(
+    model: nn.Module,
+    x: Tensor,
+    classes: Tensor | None = None,
+    enlarge: bool = True,
+) -> Tensor:
+    """Grad-CAM: maps (n, 1, height, width) in [0,1] of which pixels matter for a class, in eval mode.
+
+    Selvaraju et al., ICCV 2017 (arXiv 1610.02391), eq. 1 and 2: ReLU(sum_k a_k F_k), a_k = mean over
+    positions of d logit_class / d F_k, F the last stage's features; then min-max to [0,1] per image.
+    `classes` default to the predicted ones; without `enlarge` a map has the size of the features.
+    """
+    with frozen(model), torch.enable_grad():
+        features = model.features(x).detach().requires_grad_(True)  # type: ignore[operator]
+        logits = model.head(features)  # type: ignore[operator]
+        if classes is None:
+            classes = logits.argmax(dim=1)
+        chosen = logits.gather(1, classes[:, None]).sum()
+        (gradient,) = torch.autograd.grad(chosen, features)
+        features = features.detach()
+    weights = gradient.mean(dim=(2, 3), keepdim=True)
+    heat = (weights * features).sum(dim=1, keepdim=True).relu()
+    low, high = heat.amin(dim=(2, 3), keepdim=True), heat.amax(dim=(2, 3), keepdim=True)
+    heat = (heat - low) / (high - low).clamp_min(1e-12)
+    if not enlarge:
+        return heat
+    return F.interpolate(heat, size=x.shape[2:], mode="bilinear", align_corners=False)

@@ -19,8 +19,8 @@ from test_data import RNG, idx, write_cifar, write_mnist
 
 from harness.core.errors import UserError
 from harness.data import cache, corrupted, load
-from harness.data.archives import check_md5, unpack
 from harness.data.cache import Stream
+from harness.data.decoders import check_md5, unpack
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 from harness.grid.plan import Plan

@@ -11,8 +11,7 @@ from harness.attacks.attack import counting, input_gradient, perturb
 from harness.attacks.losses import climb_cross_entropy, cross_entropy
 from harness.attacks.pgd import PGD
 from harness.data import load
-from harness.models.folding import Affine, _copies, folded
-from harness.models.frozen import frozen
+from harness.models.folding import Affine, _copies, folded, frozen
 from harness.models.networks import ResNet, WideResNet, new_model
 from harness.training.batches import unit
 
