@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -85,6 +86,19 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill; it is renamed to `folder` at the end, or removed after an error."""
+    aside = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        os.replace(aside, folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def sha256(data: bytes) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.core.errors import UserError, expected
-from harness.core.files import damaged, read_json, write_json
+from harness.core.files import damaged, read_json, whole_folder, write_json
 
 _CHUNK = 1024  # images
 
@@ -152,18 +152,11 @@ def keep(
             return stored
         arrays = make()
         check(arrays)
-        aside = folder.with_name(f".{folder.name}.part")
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        try:
+        with whole_folder(folder) as aside:
             digest = _write(aside, arrays)
             check_sum(len(arrays[1]), digest)
             state = state_of([aside / "x.npy", aside / "y.npy"])
-            about = {"source": source, "sha256": digest, "state": state}
-            write_json(aside / "about.json", about)
-            os.replace(aside, folder)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            write_json(aside / "about.json", {"source": source, "sha256": digest, "state": state})
     stored = read(folder)
     assert stored is not None
     return stored

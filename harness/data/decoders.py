@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import pickle
-import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.core.errors import UserError
+from harness.core.files import whole_folder
 
 _IDX_UINT8 = 8
 # All that a pickled CIFAR batch contains; anything else is refused.
@@ -104,26 +103,20 @@ def check_md5(archive: Path, md5: str) -> None:
 
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a tar into `folder`, which appears whole or not at all."""
-    aside = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
     try:
-        with tarfile.open(archive) as tar:
+        with whole_folder(folder) as aside, tarfile.open(archive) as tar:
             members = tar.getmembers()
             for member in members:
                 _refuse_escape(archive, member)
             # Python has this filter from 3.11.4 on; before, `_refuse_escape` alone protects.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(aside, members)
-        os.replace(aside, folder)
     except (tarfile.TarError, EOFError) as error:
         reason = str(error).partition("\n")[0].rstrip(":")  # a list of what it tried follows
         raise UserError(
             f"expected a whole archive in {archive}, found one that cannot be unpacked ({reason}); "
             f"delete it and fetch it again."
         ) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _refuse_escape(archive: Path, member: tarfile.TarInfo) -> None:
