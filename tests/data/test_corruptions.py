@@ -125,7 +125,7 @@ def test_blur_keeps_the_mean_and_a_plain_image(photos, name):
     plain = np.full((3, 3, 32, 32), 77, np.uint8)
     for severity in SEVERITIES:
         assert np.array_equal(corrupt(plain, name, severity), plain)
-        if name != "zoom_blur":  # which looks at the middle only
+        if name != "zoom_blur":  # which uses the middle only
             shift = corrupt(photos, name, severity).mean() - photos.mean()
             assert abs(shift) < 1.5
 

@@ -227,7 +227,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_seals(tmp_path):
+def test_files_with_a_checksum(tmp_path):
     write_with_checksum(tmp_path / "f", b"payload\n\nmore")
     assert read_with_checksum(tmp_path / "f", "thing") == b"payload\n\nmore"
 

@@ -128,14 +128,14 @@ def test_no_redistribution_no_second_look(watched, lab, batch):
     assert not any(AFTER in name for name in watcher.measure(training, clock))  # the run is over
 
 
-def test_parallel_learners_look_like_serial_ones(watched, lab, batch):
-    looks = []
+def test_parallel_learners_measure_like_serial_ones(watched, lab, batch):
+    measured = []
     for parallel in (None, True):
         method = dataclasses.replace(GENERALIST, parallel=parallel)
         training, clock = stepped(method, lab, batch, 2)
-        looks.append(Watcher(watched, lab).measure(training, clock))
-    assert looks[0] == looks[1]
-    assert f"theorem2{AFTER}" in looks[0]
+        measured.append(Watcher(watched, lab).measure(training, clock))
+    assert measured[0] == measured[1]
+    assert f"theorem2{AFTER}" in measured[0]
 
 
 def test_after_t_prime_the_learners_are_not_one_network(tmp_path):
