@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from baselines.at import AT, norm_slug
 from harness.attacks.attack import Threat, input_gradient, perturb
@@ -28,12 +28,12 @@ from harness.attacks.balls import Ball, project, random_point, steepest
 from harness.attacks.losses import climb_cross_entropy, cross_entropy
 from harness.core.lazy import torch
 from harness.training.contracts import Batch, Clock, Lab
-from harness.training.learner import Average, Optim, Single, finite
+from harness.training.learner import Average, Learner, Optim, Single, finite
 
 
 @dataclass(frozen=True)
 class UnboxedPGD:
-    """PGD that looks beyond the box; only its answer is clipped."""
+    """PGD whose iterates may leave the box; only the result is clipped."""
 
     threat: Threat
 
@@ -53,11 +53,8 @@ class UnboxedPGD:
         *,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        ball, step, climb = (
-            self.threat.ball,
-            float(self.threat.step),
-            climb_cross_entropy(model, x, y),
-        )
+        ball, step = self.threat.ball, float(self.threat.step)
+        climb = climb_cross_entropy(model, x, y)
         now = random_point(ball.norm, x, ball.radius, generator)
         for _ in range(self.threat.steps):
             moved = now + step * steepest(ball.norm, input_gradient(model, now, climb))
@@ -84,15 +81,14 @@ class AGR:
         return AGRTraining(self, lab)
 
 
-class AGRTraining:
+class AGRTraining(Learner):
     def __init__(self, agr: AGR, lab: Lab) -> None:
+        super().__init__(Single(AT(agr.threat), agr.optim, agr.average), lab)
         self.agr = agr
-        self.learner = Single(AT(agr.threat), agr.optim, agr.average).start(lab)
 
-    def step(self, batch: Batch, clock: Clock) -> Mapping[str, float]:
-        model, generator = self.learner.model.train(), self.learner.generator
-        attack = UnboxedPGD(self.agr.threat)
-        adversarial = perturb(attack, model, batch.x, batch.y, generator=generator)
+    def step(self, batch: Batch, clock: Clock) -> Mapping[str, float]:  # type: ignore[override]
+        model, attack = self.model.train(), UnboxedPGD(self.agr.threat)
+        adversarial = perturb(attack, model, batch.x, batch.y, generator=self.generator)
         begun = clock.progress >= float(self.agr.begin)
         parameters = list(model.parameters())
         with torch.set_grad_enabled(begun):
@@ -106,21 +102,12 @@ class AGRTraining:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         lr = self.agr.optim.lr_at(clock)
-        self.learner.apply(clock, lr)
+        self.apply(clock, lr)
         return {"loss": value, "lr": lr}
-
-    def deployed(self) -> torch.nn.Module:
-        return self.learner.deployed()
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.learner.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.learner.load_state_dict(state)
 
 
 def reconstructed(robust: torch.Tensor, natural: torch.Tensor) -> torch.Tensor:
-    """One tensor's gradient from its robust and its natural one; without a natural one, the robust."""
+    """The gradient of one tensor from its robust and its natural gradient."""
     inner, squared = (robust * natural).sum(), natural.square().sum()
     if squared == 0:
         return robust

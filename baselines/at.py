@@ -39,5 +39,5 @@ class AT:
 
 
 def norm_slug(name: str, threat: Threat) -> str:
-    """l_inf is the papers' default and goes unsaid."""
+    """The slug with its norm; l_inf is the papers' default and is left out."""
     return name if threat.norm == "linf" else f"{name}_{threat.norm}"

@@ -34,7 +34,7 @@ from harness.training.weights import copy_into
 
 @dataclass(frozen=True)
 class NormAT:
-    """AT in one norm by APGD; counts the examples that the attack broke."""
+    """AT in one norm by APGD; counts the examples that the attack made wrong."""
 
     threat: Threat
 
@@ -106,15 +106,17 @@ class EATTraining:
         generator = self.learner.generator
         chances = torch.tensor(self.probabilities(), device=generator.device)
         norm = int(torch.multinomial(chances, 1, generator=generator))
-        counted = 0
+        errors = 0
 
-        def objective(model, batch, clock, generator):
-            nonlocal counted
-            loss, counted = self.objectives[norm].loss_and_errors(model, batch, generator)
+        def objective(
+            model: torch.nn.Module, batch: Batch, clock: Clock, generator: torch.Generator
+        ) -> torch.Tensor:
+            nonlocal errors
+            loss, errors = self.objectives[norm].loss_and_errors(model, batch, generator)
             return loss
 
         reported = self.learner.step(batch, clock, objective=objective)
-        self.errors[norm] += counted
+        self.errors[norm] += errors
         self.seen[norm] += len(batch.y)
         return {**reported, "share_first_norm": self.seen[0] / sum(self.seen)}
 

@@ -25,12 +25,13 @@ from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, project, steepest
 from harness.attacks.losses import climb_cross_entropy, cross_entropy
 from harness.core.lazy import torch
+from harness.machine.distributed import per_image
 from harness.training.contracts import Batch, Clock
 
 
 @dataclass(frozen=True)
 class ClippedFGSM:
-    """One step from a random point, along the gradient of what the clip to the box lets through."""
+    """One step from a random point, along the gradient through the clip to the box."""
 
     ball: Ball
     step: Fraction
@@ -52,7 +53,7 @@ class ClippedFGSM:
         generator: torch.Generator,
     ) -> torch.Tensor:
         norm, radius = self.ball.norm, self.ball.radius
-        noise = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        noise = per_image(torch.rand, x.shape, generator=generator, device=x.device, dtype=x.dtype)
         delta = (2 * noise - 1) * radius
 
         def clipped(point: torch.Tensor) -> torch.Tensor:

@@ -79,7 +79,7 @@ class FAT:
     patience_from: tuple[Fraction, ...] = (Fraction(50, 120), Fraction(90, 120))
 
     REVISION: ClassVar[int] = 1
-    NEEDS_WHOLE_BATCH: ClassVar[str] = "draws noise for those who still stand"
+    NEEDS_WHOLE_BATCH: ClassVar[str] = "draws noise for the images that are still attacked"
 
     @property
     def slug(self) -> str:

@@ -92,24 +92,22 @@ class MultiSteepest:
         if self.l1_coordinates is None:
             return [_L1_SHARE] * steps
         fewest, most = self.l1_coordinates
-        # One row: a list as long as the batch would be taken for one number per image, where
-        # processes share a batch (harness/machine/distributed.py).
         drawn = torch.randint(
-            fewest, most + 1, (1, steps), generator=generator, device=generator.device
+            fewest, most + 1, (steps,), generator=generator, device=generator.device
         )
-        return [min(count / x[0].numel(), 1.0) for count in drawn[0].tolist()]
+        return [min(count / x[0].numel(), 1.0) for count in drawn.tolist()]
 
 
 @dataclass(frozen=True)
 class MSD:
     threats: tuple[Threat, ...]
     mode: str = "eval"  # BatchNorm while crafting
-    l1_coordinates: tuple[int, int] | None = None  # as of MultiSteepest
+    l1_coordinates: tuple[int, int] | None = None  # as in MultiSteepest
 
     REVISION: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        MultiSteepest(self.threats, self.l1_coordinates)  # which refuses what cannot be
+        MultiSteepest(self.threats, self.l1_coordinates)  # checks the fields
 
     @property
     def slug(self) -> str:

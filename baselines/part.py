@@ -33,7 +33,7 @@ from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import climb_cross_entropy, cross_entropy
 from harness.core.errors import expected, unknown
 from harness.core.lazy import torch
-from harness.models.frozen import gradcam
+from harness.machine.distributed import per_image
 from harness.training.contracts import Batch, Clock
 
 MASKS = ("aligned", "as_released")
@@ -63,7 +63,7 @@ class PixelPGD:
         generator: torch.Generator,
     ) -> torch.Tensor:
         step, climb = float(self.threat.step), climb_cross_entropy(model, x, y)
-        noise = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        noise = per_image(torch.rand, x.shape, generator=generator, device=x.device, dtype=x.dtype)
         adversarial = x + (2 * noise - 1) * self.threat.ball.radius
         for _ in range(self.threat.steps):
             gradient = input_gradient(model, adversarial, climb)
@@ -96,7 +96,9 @@ class PART:
         return norm_slug("part", self.threat)
 
     def radii(self, model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-        """eps where the network looks, low * eps elsewhere, for each element of each image."""
+        """eps where Grad-CAM says that a pixel matters, low * eps elsewhere; for each element."""
+        from harness.models.networks import gradcam  # here: it imports torch
+
         heat = torch.nn.functional.interpolate(
             gradcam(model, x, enlarge=False),
             size=x.shape[2:],

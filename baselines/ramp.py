@@ -67,7 +67,7 @@ class RAMP:
     beta: float = 0.5
 
     REVISION: ClassVar[int] = 2  # 2: the worse example, APGD and projection of the released code
-    NEEDS_WHOLE_BATCH: ClassVar[str] = "averages over those who are right"
+    NEEDS_WHOLE_BATCH: ClassVar[str] = "averages over the images that are right"
 
     @property
     def slug(self) -> str:

@@ -46,20 +46,20 @@ _AT_ONCE = 250
 class RMC:
     threats: tuple[Threat, ...]
     optim: Optim
-    l1_coordinates: tuple[int, int] | None = None  # as of MultiSteepest
+    l1_coordinates: tuple[int, int] | None = None  # as in MultiSteepest
 
     REVISION: ClassVar[int] = 1
-    NEEDS_WHOLE_BATCH: ClassVar[str] = "moves its network when it is asked for it"
+    NEEDS_WHOLE_BATCH: ClassVar[str] = "changes its network when it is deployed"
 
     def __post_init__(self) -> None:
-        MultiSteepest(self.threats, self.l1_coordinates)  # which refuses what cannot be
+        MultiSteepest(self.threats, self.l1_coordinates)  # checks the fields
 
     @property
     def slug(self) -> str:
         return "rmc"
 
-    def judge(self, threat: Threat) -> Attack:
-        """What a point of the curve must withstand. PGD's l_1 step, one coordinate, is too weak."""
+    def attack(self, threat: Threat) -> Attack:
+        """The attack by which points of the curve are compared; PGD's l_1 step is too weak."""
         if threat.norm == "l1":
             return MultiSteepest((threat,), self.l1_coordinates)
         return PGD.of(threat)
@@ -78,9 +78,9 @@ class RMCTraining:
         self.ends = [[p.detach() for p in parent.parameters()] for parent in lab.parents]
         middle = [(a + b) / 2 for a, b in zip(*self.ends, strict=True)]
         self.bend = torch.nn.ParameterList([torch.nn.Parameter(w) for w in middle])  # w
-        self.model = lab.new_model()  # holds theta(t) of the moment
+        self.model = lab.new_model()  # holds the present theta(t)
         self.generator = lab.generator("curve")
-        # The decay acts on theta(t), not on w: it is added by hand below.
+        # Weight decay acts on theta(t), not on w: `step` adds it.
         self.optimizer = torch.optim.SGD(
             self.bend.parameters(), lr=rmc.optim.lr, momentum=rmc.optim.momentum
         )
@@ -119,11 +119,11 @@ class RMCTraining:
 
     def deployed(self) -> torch.nn.Module:
         scores = {step / _GRID: self._worst_norm(step / _GRID) for step in range(_GRID + 1)}
-        self._settle(max(scores, key=lambda t: scores[t]))
+        self._move_with_statistics(max(scores, key=lambda t: scores[t]))
         return self.model
 
-    def _settle(self, t: float) -> None:
-        """theta(t) with the BatchNorm statistics that training images give it."""
+    def _move_with_statistics(self, t: float) -> None:
+        """Move to theta(t) and re-estimate BatchNorm's statistics on training images."""
         self._move_to(t)
         layers = [m for m in self.model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
         momenta = [layer.momentum for layer in layers]
@@ -139,17 +139,18 @@ class RMCTraining:
         self.model.eval()
 
     def _worst_norm(self, t: float) -> float:
-        self._settle(t)
-        judges = self.lab.validation
+        """The smallest accuracy of theta(t) over the norms, on held-out training images."""
+        self._move_with_statistics(t)
+        images = self.lab.validation
         accuracies = []
         for threat in self.rmc.threats:
             generator, correct = self.lab.generator(f"judge {threat.norm}"), 0
-            for x, y in zip(judges.x.split(_AT_ONCE), judges.y.split(_AT_ONCE), strict=True):
-                attack = self.rmc.judge(threat)
+            for x, y in zip(images.x.split(_AT_ONCE), images.y.split(_AT_ONCE), strict=True):
+                attack = self.rmc.attack(threat)
                 adversarial = perturb(attack, self.model, x, y, generator=generator)
                 with torch.no_grad():
                     correct += int((self.model(adversarial).argmax(dim=1) == y).sum())
-            accuracies.append(correct / len(judges.y))
+            accuracies.append(correct / len(images.y))
         return min(accuracies)
 
     def state_dict(self) -> dict[str, Any]:

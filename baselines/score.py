@@ -64,5 +64,5 @@ class SCORE:
         return (loss - self.floor(outputs.shape[1])).relu().mean()
 
     def floor(self, num_classes: int) -> float:
-        """b: the loss below which an example teaches nothing more."""
+        """b: an example with a smaller loss has no gradient."""
         return self.c**2 + self.c**2 / (num_classes - 1)

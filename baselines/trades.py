@@ -53,8 +53,6 @@ class TRADES:
         adversarial = perturb(attack, model, batch.x, batch.y, generator=generator)
         clean = model(batch.x)
         robust = kl(clean, model(adversarial)).mean()
-        with (
-            torch.no_grad()
-        ):  # the released code computes p(x) again: the same numbers and gradients,
-            model(batch.x)  # but a third pass through BatchNorm
+        with torch.no_grad():  # the released code computes p(x) again, so BatchNorm sees x twice
+            model(batch.x)
         return cross_entropy(clean, batch.y).mean() + self.beta * robust

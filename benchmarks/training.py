@@ -20,7 +20,7 @@ from benchmarks.timing import Row, Times, faster, in_turn
 from harness.attacks.attack import climbed, input_gradient
 from harness.attacks.losses import climb_cross_entropy
 from harness.attacks.pgd import PGD
-from harness.models.frozen import frozen
+from harness.models.folding import frozen
 from harness.training.learner import Average, Learner, Optim, Single
 from harness.training.weights import copy_into, mix_into
 

@@ -23,11 +23,10 @@ from drills.ground import TABLE, Ground
 from harness.core import paths
 from harness.core.config import read_claims, read_yaml
 from harness.core.errors import UserError
-from harness.core.files import write_sealed
+from harness.core.files import write_with_checksum
 from harness.data import load
-from harness.data.archives import unpack
-from harness.data.cache import pieces
-from harness.data.decoders import read_cifar_batches, read_idx
+from harness.data.cache import chunks_of
+from harness.data.decoders import read_cifar_batches, read_idx, unpack
 from harness.data.pictures import read_class_folders
 
 _MARK = "executed"  # a file that only executed input could make
@@ -141,7 +140,9 @@ def pickles(ground: Ground, this: Try) -> None:
     np.savez(shard, about=np.array([Bomb()], dtype=object))
     sentence(ground.run("evaluate", "--run", run.id, cwd=folder))
     at = ground.run_of("at").id
-    write_sealed(paths.checkpoint(folder / "results", at), pickle.dumps({"run": at, "x": Bomb()}))
+    write_with_checksum(
+        paths.checkpoint(folder / "results", at), pickle.dumps({"run": at, "x": Bomb()})
+    )
     sentence(ground.run("train", "--run", at, cwd=folder))
     batch = this.folder / "data_batch_1"
     batch.write_bytes(pickle.dumps({"data": Bomb(), "labels": [0]}))
@@ -193,7 +194,7 @@ def headers(ground: Ground, this: Try) -> None:
     ihdr = struct.pack(">4s2I5B", b"IHDR", side, side, 8, 2, 0, 0, 0)
     checksum = struct.pack(">I", zlib.crc32(ihdr))
     picture.write_bytes(b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + ihdr + checksum)
-    refused(lambda: list(pieces(read_class_folders([this.folder / "pictures"], 32)[0])))
+    refused(lambda: list(chunks_of(read_class_folders([this.folder / "pictures"], 32)[0])))
 
 
 CASES = {

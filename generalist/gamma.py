@@ -1,4 +1,4 @@
-"""The mixing ratios gamma over time: how much each learner weighs in the global learner."""
+"""The mixing ratios gamma over time: each learner's weight in the global learner."""
 
 from __future__ import annotations
 

@@ -1,32 +1,31 @@
 """Generalist: Wang & Wang, CVPR 2023, Algorithm 1; Generalist++, Algorithms 1 (D) and 2 (T).
 
-Base learners start from the same weights and see the same augmented minibatch, each with its own
-loss, optimizer, schedule and, optionally, weight average. After every step
+Base learners start from the same weights and get the same augmented minibatch, each with its own loss,
+optimizer, schedule and, optionally, weight average. After every step
     theta_g <- a' theta_g + (1 - a') sum_a gamma_a theta_a                       (CVPR eq. 7, ++ eq. 6)
 and, from t' on, every c epochs all learners are overwritten by theta_g. theta_g is what is deployed.
 
 One implementation for any number of learners: D(NT+l_inf) = [at, nt], D(l_inf+l_2) = [at, at_l2],
 T = [at, nt, at_l2]. t' and c are shares of the epochs ("75/120", "5/120"), so that a smaller budget
 keeps the papers' proportions; redistribution then happens at the step nearest to each multiple of c.
-`parallel` runs each learner in a process of its own (generalist/parallel.py): the same weights, sooner.
+`parallel` runs each learner in its own process (generalist/parallel.py): the same weights, faster.
 
 The authors' code differs from their text; each difference is a field, and the preset `released` in
 config/presets.yaml sets them all: the final gamma, `shared_lr`, `redistribution`, `clock`, `average`
 (warm-up of a'), each learner's `average`, and the learners' eps, step and schedule.
 
 A redistribution happens just before the next step, not just after the last one: no weight differs, and
-between the two the learners can be looked at as they were "before being re-initialized" (Zipper C.1).
-Each learner draws from the random stream that it would have alone, so until the first redistribution AT
-inside Generalist is the run `at`, bit by bit. Learners thus share their random numbers, as they share
-their minibatches.
+in between the learners can be measured as they were "before being re-initialized" (Zipper C.1). Each
+learner has the random stream that it would have alone, so until the first redistribution AT inside
+Generalist is bit by bit the run `at`. Learners thus share random numbers as they share minibatches.
 
 Certain: the updates of Algorithm 1 and 2, t' = 75, c = 5, a' = 0.999, gamma = (1, 1, 1, 0), b = 0.5.
 In the released code the optimizer's state and each learner's own weight average survive a
 redistribution, which overwrites the raw learners only; the texts say nothing of either.
-Guess: `text` mixes raw learners. CVPR A.1 can also be read as averaged base learners ("piecewise linear
-learning rate strategy for performing weight averaging in base-learners"): that reading is the row
-`generalist_d_nt_linf_averaged`. With other budgets than 120 epochs, t', c and gamma's breakpoints stay
-shares of the run.
+Guess: `unified` mixes raw learners. CVPR A.1 can also be read as averaged base learners ("piecewise
+linear learning rate strategy for performing weight averaging in base-learners"): that reading is
+the row `generalist_d_nt_linf_averaged`. With other budgets than 120 epochs, t', c and gamma's
+breakpoints stay shares of the run.
 Compared: with main.py of PKU-ML/Generalist (three crashes patched), preset `released`, epochs 70 to 86
 in float64: 1.1e-1 as it was then, 4.7e-16 in all five networks with the learners' averages kept and the
 code's clock, as now.
@@ -49,7 +48,7 @@ from harness.training.weights import copy_into, mix_into
 REDISTRIBUTIONS = ("once", "throughout")
 OVERWRITTEN = ("learners", "averages")
 CLOCKS = ("step", "epoch")
-_EPOCHS = 120  # of the papers: what their code does for an epoch, we do for a 120th of a run
+_EPOCHS = 120  # of the papers: their code's epoch is a 120th of our run
 T = TypeVar("T")
 _TASKS = {"nt": "nt", "at": "linf", "at_l2": "l2"}  # a learner's slug -> its task in the papers
 
@@ -118,12 +117,10 @@ class Generalist:
         return GeneralistTraining(self, lab)
 
     def progress(self, clock: Clock) -> float:
-        """The share of the run by which learning rates and gamma go."""
-        return (
-            clock.progress
-            if self.clock == "step"
-            else self._epoch(clock.steps_done + 1, clock) / _EPOCHS
-        )
+        """The share of the run that learning rates and gamma depend on."""
+        if self.clock == "step":
+            return clock.progress
+        return self._epoch(clock.steps_done + 1, clock) / _EPOCHS
 
     def weights_at(self, clock: Clock) -> tuple[float, ...]:
         return weights_at(self.gamma, self.shares, self.progress(clock))
@@ -147,7 +144,7 @@ class Generalist:
 
     @staticmethod
     def _epoch(step: int, clock: Clock) -> int:
-        """The papers' epoch that a step lies in; both are counted from 1."""
+        """The papers' epoch of a step; both are counted from 1."""
         return -(-step * _EPOCHS // clock.steps_in_all)
 
 
@@ -167,12 +164,12 @@ class GeneralistTraining:
         return self._named(self.generalist.weights_at(clock))
 
     def redistributed(self, clock: Clock) -> dict[str, torch.nn.Module] | None:
-        """theta_g in the place of every learner, but for weight averages that survive."""
+        """theta_g in place of every learner, except for weight averages that are kept."""
         if not self.generalist.redistributes_before(clock):
             return None
-        survive = self.generalist.overwrites == "learners"
+        keeps = self.generalist.overwrites == "learners"
         return self._named(
-            own.deployed() if survive and single.average else self.theta_g
+            own.deployed() if keeps and single.average else self.theta_g
             for single, own in zip(self.generalist.learners, self.learners, strict=True)
         )
 
@@ -190,8 +187,8 @@ class GeneralistTraining:
         weights = self.generalist.weights_at(clock)
         sources = [learner.deployed() for learner in self.learners]
         mix_into(self.theta_g, sources, weights, self.generalist.average.decay_at(clock.steps_done))
-        told = {f"loss_{name}": loss for name, loss in self._named(losses).items()}
-        return told | {f"gamma_{name}": share for name, share in self._named(weights).items()}
+        reported = {f"loss_{name}": loss for name, loss in self._named(losses).items()}
+        return reported | {f"gamma_{name}": share for name, share in self._named(weights).items()}
 
     def _losses(self, batch: Batch, clock: Clock, rates: list[float]) -> list[float]:
         """One step of every learner."""
@@ -218,6 +215,7 @@ class GeneralistTraining:
 
 
 def overwrite(learner: Learner, theta_g: torch.nn.Module, what: str) -> None:
+    """Redistribute theta_g to one learner; `what` is one of OVERWRITTEN."""
     copy_into(learner.model, theta_g)
     if learner.averaged is not None and what == "averages":
         copy_into(learner.averaged, theta_g)

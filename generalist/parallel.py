@@ -1,18 +1,18 @@
-"""Generalist's learners side by side: one process each, the same weights as one after the other.
+"""Generalist's learners in parallel: one process each, the same weights as in one process.
 
-The training process keeps the first learner and theta_g; every other learner lives in a process of its
-own. A step sends it the batch, waits for its loss, and receives its weights through torch.distributed
-(nccl where every learner has a GPU of its own, gloo otherwise), so theta_g is mixed by the very code of
-the serial training, in the same order: no bit differs, and checkpoints of one continue in the other.
-Weights travel after every step: beside an attack of ten passes that is noise (benchmarks/parallel.py),
-while partial sums that travel rarely would round differently.
+The training process keeps the first learner and theta_g; every other learner is in its own process. A
+step sends it the batch, waits for its loss, and receives its weights through torch.distributed (nccl if
+every learner has its own GPU, gloo otherwise). theta_g is then mixed by the code of the serial
+training, in the same order: no bit differs, and checkpoints of one continue in the other. Weights
+are sent after every step: that is cheap beside an attack of ten passes (benchmarks/parallel.py),
+while partial sums that are sent rarely would round differently.
 
-Batches, losses, errors and checkpoints travel through a pipe; a process whose parent is gone ends, and
-one that neither takes nor answers for GENERALIST_PATIENCE seconds (default: an hour) ends the training,
-whose last checkpoint stays. On SIGTERM, which Slurm sends to all of them, only the training process
-acts: it still needs the others' state for its checkpoint.
+Batches, losses, errors and checkpoints go through a pipe. A process whose parent is gone ends. One that
+does not answer for GENERALIST_PATIENCE seconds (default: an hour) ends the training, whose last
+checkpoint stays. Slurm sends SIGTERM to all of them; only the training process acts on it, since it
+needs the others' state for its checkpoint.
 
-Networks that draw from torch's global generator (dropout) draw other numbers than in serial.
+Networks that draw from torch's global generator (dropout) draw other numbers than in one process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PATIENCE = "GENERALIST_PATIENCE"
 
 
 def patience() -> int:
-    """Seconds that a learner may be silent: far more than a step with all its attacks takes."""
+    """Seconds to wait for a learner: far more than a step with all its attacks takes."""
     text = os.environ.get(PATIENCE, "3600")
     if not text.isdecimal() or int(text) < 1:
         raise expected(f"whole seconds in {PATIENCE}", repr(text), "write 3600")
@@ -54,7 +54,7 @@ def patience() -> int:
 
 
 class ParallelTraining(GeneralistTraining):
-    """The first learner here, each other one behind a `Remote`."""
+    """The first learner is in this process, each other one behind a `Remote`."""
 
     def _start(self, lab: Lab) -> list[Any]:
         from torch.distributed import TCPStore
@@ -68,7 +68,7 @@ class ParallelTraining(GeneralistTraining):
             for rank, learner in enumerate(others, 1)
         ]
         for remote in remotes:
-            remote.answer()  # it stands: nobody will wait for it in vain
+            remote.answer()  # it is ready to connect
         lines.connect(store)
         return [first, *remotes]
 
@@ -87,7 +87,7 @@ class ParallelTraining(GeneralistTraining):
 
 
 class Lines:
-    """How weights travel: a process group of one training's own, as many may live in a process."""
+    """Sends weights between processes; a training has its own process group, so several can coexist."""
 
     def __init__(self, rank: int, size: int, device: torch.device) -> None:
         self.rank, self.size = rank, size
@@ -99,7 +99,7 @@ class Lines:
 
         kind: Any = distributed.ProcessGroupNCCL if self.nccl else distributed.ProcessGroupGloo
         options = kind.Options() if self.nccl else kind._Options()
-        if not self.nccl:  # by the loopback: what this machine's name resolves to may mislead
+        if not self.nccl:  # by loopback: this machine's name may resolve to a wrong address
             options._devices = [kind.create_device(hostname=HOST)]
         options._timeout = timedelta(seconds=patience())
         self.group = kind(store, self.rank, self.size, options)
@@ -113,30 +113,30 @@ class Lines:
         sizes = [tensor.numel() for tensor in own]
         flat = torch.empty(sum(sizes), device=self.device if self.nccl else "cpu")
         self.group.recv([flat], rank, 0).wait()
-        parts = flat.to(own[0].device).split(sizes)
-        shaped = [part.view(tensor.shape) for part, tensor in zip(parts, own, strict=True)]
+        flats = flat.to(own[0].device).split(sizes)
+        shaped = [flat.view(tensor.shape) for flat, tensor in zip(flats, own, strict=True)]
         torch._foreach_copy_(own, shaped)
 
 
 class Remote:
-    """A learner that lives in a process of its own, as the training process sees it."""
+    """A learner in another process, as the training process uses it."""
 
     def __init__(
         self, learner: Learner, lines: Lines, theirs: Lines, port: int, amp: bool, overwrites: str
     ) -> None:
         self.slug, self.lines, self.rank = learner.single.slug, lines, theirs.rank
-        self.seen = learner.deployed()  # its weights, as of the last step
+        self.seen = learner.deployed()  # its weights after the last step
         context = get_context("spawn")  # a forked process could not use CUDA
         self.pipe, other = context.Pipe()
         compiled = learner.model._compiled_call_impl is not None  # pickling would lose it
         arguments = (other, theirs, port, torch.get_num_threads(), amp, compiled, overwrites)
-        self.process = context.Process(target=work, args=arguments, daemon=True)
+        self.process = context.Process(target=run_learner, args=arguments, daemon=True)
         self.process.start()
-        other.close()  # so that its end is noticed here
+        other.close()  # so that the end of the process closes the pipe
         limit_waiting(self.pipe, patience())
-        # Before multiprocessing's own end, which would wait for what ignores its SIGTERM.
+        # Before multiprocessing's exit handler, which would wait for a process that ignores SIGTERM.
         Finalize(self, stop, (self.process, self.pipe), exitpriority=1)
-        self.send(learner)  # not an argument: `start` would wait for its reader without end
+        self.send(learner)  # not an argument: `start` would wait for ever if the process hangs
 
     def ask(self, what: str, *about: Any) -> None:
         self.send((what, *about))
@@ -178,18 +178,18 @@ class Remote:
 
     def stepped(self) -> float:
         loss = self.answer()["loss"]
-        with self._travelling():
+        with self._transfer():
             self.lines.receive(self.seen, self.rank)
         return loss
 
     def overwrite(self, theta_g: torch.nn.Module) -> None:
         self.ask("overwrite")
-        with self._travelling():
+        with self._transfer():
             self.lines.send(theta_g, self.rank)
 
     @contextmanager
-    def _travelling(self) -> Iterator[None]:
-        """Weights that do not arrive: their line breaks, or waits as long as the pipe does."""
+    def _transfer(self) -> Iterator[None]:
+        """Turn weights that do not arrive into an error that says why."""
         try:
             yield
         except RuntimeError:
@@ -205,24 +205,26 @@ class Remote:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.ask("load_state_dict", state)
-        self.seen.load_state_dict(state.get("averaged", state["model"]))  # a report may come first
+        # Weights may be measured before the next step sends them.
+        self.seen.load_state_dict(state.get("averaged", state["model"]))
         self.answer()
 
 
 def limit_waiting(pipe: Connection, seconds: int) -> None:
-    """Reads and writes fail with EAGAIN rather than block for ever; the other end is not touched."""
+    """Make reads and writes at this end fail with EAGAIN instead of blocking for ever."""
     with socket.socket(fileno=os.dup(pipe.fileno())) as line:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             line.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
 
 
 def stop(process: BaseProcess, pipe: Connection) -> None:
+    """End a learner's process."""
     pipe.close()
-    process.kill()  # it holds nothing that could be lost, ignores SIGTERM, and may be stopped
+    process.kill()  # it has nothing to lose, ignores SIGTERM, and may be suspended
     process.join()
 
 
-def work(
+def run_learner(
     pipe: Connection,
     lines: Lines,
     port: int,
@@ -231,7 +233,7 @@ def work(
     compiled: bool,
     overwrites: str,
 ) -> None:
-    """The life of a learner's process: do what the training process asks, until it is gone."""
+    """What a learner's process runs: the training process's requests, until it is gone."""
     from torch.distributed import TCPStore
 
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach the training process too
@@ -270,7 +272,7 @@ def work(
 
 
 def end_with_parent() -> None:
-    """A killed parent says no farewell, and a learner amid an attack would not notice for long."""
+    """End this process when its parent ends: in the middle of an attack it would not notice."""
     parent = parent_process()
     assert parent is not None
     parent.join()
@@ -284,5 +286,5 @@ def packed(message: Any) -> bytes:
 
 
 def unpacked(message: bytes, device: torch.device) -> Any:
-    """What the other process packed, its tensors on this one's device; only our own are unpickled."""
+    """What the other process packed, with tensors on this device; only our own messages are read."""
     return torch.load(io.BytesIO(message), map_location=device, weights_only=False)

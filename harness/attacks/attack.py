@@ -17,7 +17,6 @@ from harness.attacks.balls import Ball
 from harness.attacks.losses import Climb
 from harness.core.errors import expected
 from harness.core.lazy import torch
-from harness.models.frozen import frozen
 
 _TOLERANCE = 1e-5
 ORDERS = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}
@@ -83,7 +82,7 @@ def input_gradient(
 @contextmanager
 def climbed(model: torch.nn.Module, mode: str = "eval") -> Iterator[torch.nn.Module]:
     """What an attack works on: in eval mode the folded twin, where there is one."""
-    from harness.models.folding import folded
+    from harness.models.folding import folded, frozen
 
     twin = folded(model) if mode == "eval" else None
     if twin is not None:

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from harness.core.errors import expected, unknown
 from harness.core.lazy import torch
+from harness.machine.distributed import per_image
 
 # Images live in [0,1]. A radius above these can only be a slip of scale (8 for 8/255).
 _LARGEST = {"linf": 1, "l2": 7, "l1": 100}
@@ -113,15 +114,16 @@ def random_point(
 
     l_inf: uniform. l_2: Gaussian direction, uniform length. l_1: Laplacian direction, uniform length.
     """
+    options = {"generator": generator, "device": x.device, "dtype": x.dtype}
     if norm == "linf":
-        noise = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        noise = per_image(torch.rand, x.shape, **options)
         delta = (2 * noise - 1) * radius
     else:
-        direction = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        direction = per_image(torch.randn, x.shape, **options)
         shape = (x.shape[0], *[1] * (x.dim() - 1))
-        length = torch.rand(shape, generator=generator, device=x.device, dtype=x.dtype)
+        length = per_image(torch.rand, shape, **options)
         if norm == "l1":
-            uniform = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+            uniform = per_image(torch.rand, x.shape, **options)
             direction = direction.sign() * -uniform.clamp_min(_TINY).log()
             sums = direction.abs().flatten(1).sum(dim=1).view(shape)
             delta = direction / sums * length * radius

@@ -15,6 +15,7 @@ from harness.attacks.balls import Ball, into, random_point, steepest
 from harness.attacks.losses import CLIMBS
 from harness.core.errors import unknown
 from harness.core.lazy import torch
+from harness.machine.distributed import per_image
 
 STARTS = ("uniform", "normal", "normal_unclipped", "zero")
 _NORMAL_START_SIGMA = 0.001  # TRADES: at x' = x the gradient of KL is zero
@@ -107,7 +108,7 @@ def start_point(
     if start == "zero":
         return x.clone()
     if start in ("normal", "normal_unclipped"):
-        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        noise = per_image(torch.randn, x.shape, generator=generator, device=x.device, dtype=x.dtype)
         moved = x + _NORMAL_START_SIGMA * noise
         return moved if start == "normal_unclipped" else into(ball.norm, x, moved, ball.radius)
     return random_point(ball.norm, x, ball.radius, generator)

@@ -1,1 +1,1 @@
-"""What everything stands on: errors, files, identity, paths, config, progress. Imports no room."""
+"""The base of all rooms: errors, files, identity, paths, config, progress. Imports no room."""

@@ -1,4 +1,4 @@
-"""The commands, and the module whose `main` each one is, imported when it is called."""
+"""The commands by name, and the module with the `main` of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS = {
 
 
 def run(name: str) -> None:
-    """The command with the words that stand in sys.argv behind its name."""
+    """Run a command; its arguments are the rest of sys.argv."""
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS, "python -m harness")
     importlib.import_module(COMMANDS[name]).main()

@@ -22,7 +22,7 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"expected a config file at {path}, found none; give its path.") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"expected plain YAML in {path}, found: {reason}; mend it.") from None
+        raise UserError(f"expected plain YAML in {path}, found: {reason}; fix it.") from None
 
 
 def scales() -> list[str]:
@@ -36,32 +36,32 @@ def read_scale(name: str) -> dict[str, Any]:
 
 
 def read_grid(path: Path | None = None) -> dict[str, Any]:
-    """The grid; unless it brings its own, with the presets of config/presets.yaml."""
+    """The grid, with the presets of config/presets.yaml unless it has its own."""
     return _checked(path or CONFIG / "grid.yaml", "grid", {"presets": CONFIG / "presets.yaml"})
 
 
 def read_claims(path: Path | None = None) -> dict[str, Any]:
-    """The papers' claims, for harness/papers/claims.py."""
     return _checked(path or CONFIG / "claims.yaml", "claims")
 
 
 def read_papers() -> dict[str, Any]:
-    """Who published which method, for harness/reports/robustbench.py."""
+    """Who published which method."""
     return _checked(CONFIG / "papers.yaml", "papers")
 
 
-def _checked(path: Path, schema: str, parts: dict[str, Path] | None = None) -> dict[str, Any]:
+def _checked(path: Path, schema: str, sections: dict[str, Path] | None = None) -> dict[str, Any]:
+    """A config file that fits its schema; missing `sections` come from files of their own."""
     content = read_yaml(path)
-    for section, file in (parts or {}).items():
+    for section, file in (sections or {}).items():
         if isinstance(content, dict) and section not in content:
             content[section] = read_yaml(file)
     validator = jsonschema.Draft202012Validator(read_yaml(SCHEMAS / f"{schema}.schema.yaml"))
     error = jsonschema.exceptions.best_match(validator.iter_errors(content))
     if error is not None:
-        place = ".".join(str(part) for part in error.absolute_path) or "the top level"
+        place = ".".join(str(step) for step in error.absolute_path) or "the top level"
         wanted = error.schema.get("description", "what the schema allows")
         raise UserError(
-            f"expected {wanted} at {place} of {path.name}, found {error.message}; mend that entry "
+            f"expected {wanted} at {place} of {path.name}, found {error.message}; fix that entry "
             f"(workflow/schemas/{schema}.schema.yaml lists what is allowed)."
         )
     return content

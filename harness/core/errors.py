@@ -1,4 +1,4 @@
-"""One kind of error for what a user can mend: expected, found, remedy, in one sentence."""
+"""Errors that a user can fix: what was expected, what was found, what to do, in one sentence."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from harness.core import stopping
 
 
 class UserError(Exception):
-    """Something a user can put right; commands print it without a traceback and exit with 2."""
+    """An error that a user can fix; commands print it without a traceback and exit with 2."""
 
 
 def expected(what: str, found: object, remedy: str) -> UserError:
+    """The error `expected <what>, found <found>; <remedy>.`"""
     return UserError(f"expected {what}, found {found!s}; {remedy}.")
 
 
 def unknown(kind: str, found: object, known: Iterable[str], where: str) -> UserError:
-    """A name that no registry or config holds, with the nearest one that does."""
+    """The error for a name that is not known, with the nearest known one."""
     names = sorted(known)
     near = get_close_matches(str(found), names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
@@ -27,9 +28,9 @@ def unknown(kind: str, found: object, known: Iterable[str], where: str) -> UserE
 
 
 def run_command(main: Callable[[], None]) -> None:
-    """Run a command line's main: user errors and file errors become one line and exit code 2.
+    """Run a command's main: a user error or file error becomes one line and exit code 2.
 
-    SIGTERM becomes one line too (harness/core/stopping.py).
+    SIGTERM becomes one line and exit code 143 (harness/core/stopping.py).
     """
     stopping.listen()
     try:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and that notice when they were damaged."""
+"""Files that appear whole or not at all, and whose checksums show damage."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,22 +19,23 @@ import numpy as np
 from harness.core import stopping
 from harness.core.errors import UserError, expected
 
-_SEAL = b"sealed sha256 "
+_HEADER = b"sealed sha256 "  # of a file with a checksum
+_CHECKSUM = "seal"  # its key in JSON; committed files have it
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EBADF)  # some network disks
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Write aside, flush to disk, rename: a reader sees the old file or the new one.
+    """Write a temporary file, flush it to disk, rename it: readers see the old file or the new one.
 
-    Aside has one name per file: writers of the same file take turns, and what a killed one left is
-    taken over by the next.
+    The temporary file has one name per file, so writers of the same file take turns, and the next one
+    overwrites what a killed one left.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
     aside = path.with_name(f".{path.name}.part")
     try:
-        # Not between opening it and the `try` that would take it away again.
-        with stopping.delayed(), os.fdopen(_taken(aside), "wb") as file:
+        # Delayed: no SIGTERM between opening the file and the `try` that removes it.
+        with stopping.delayed(), os.fdopen(_open_locked(aside), "wb") as file:
             try:
                 file.write(data)
                 file.flush()
@@ -42,17 +44,17 @@ def write_whole(path: Path, content: bytes | str) -> None:
             except BaseException:
                 aside.unlink(missing_ok=True)
                 raise
-    except OSError as error:  # a full disk does not say for whom it was too full
+    except OSError as error:  # the error of a full disk names no file
         error.filename = error.filename or str(path)
         raise
 
 
-def _taken(aside: Path) -> int:
-    """An empty file that no other process writes."""
+def _open_locked(aside: Path) -> int:
+    """Open an empty file that no other process writes."""
     while True:
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         _lock(handle, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):  # its writer was done while we waited
+        with suppress(FileNotFoundError):  # its writer renamed it while we waited
             if os.path.samestat(os.fstat(handle), os.stat(aside)):
                 os.ftruncate(handle, 0)
                 return handle
@@ -69,7 +71,7 @@ def _lock(handle: int, how: int) -> None:
 
 @contextmanager
 def only_one(folder: Path, what: str) -> Iterator[None]:
-    """Refuse to do what another process does in this folder; a lock dies with its holder."""
+    """Lock a folder, or refuse if another process has it; the lock ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -86,45 +88,59 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill; it is renamed to `folder` at the end, or removed after an error."""
+    aside = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        os.replace(aside, folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_sealed(path: Path, payload: bytes) -> None:
-    write_whole(path, _SEAL + sha256(payload).encode() + b"\n" + payload)
+def write_with_checksum(path: Path, payload: bytes) -> None:
+    write_whole(path, _HEADER + sha256(payload).encode() + b"\n" + payload)
 
 
-def read_sealed(path: Path, what: str) -> bytes:
-    """The payload of `write_sealed`; a truncated or altered file is refused, never half used."""
+def read_with_checksum(path: Path, what: str) -> bytes:
+    """The payload that `write_with_checksum` wrote; a damaged file is refused."""
     data = path.read_bytes()
     header, _, payload = data.partition(b"\n")
-    if header != _SEAL + sha256(payload).encode():
+    if header != _HEADER + sha256(payload).encode():
         raise damaged(path, what, "delete it to compute it again")
     return payload
 
 
 def write_json(path: Path, about: dict[str, Any]) -> None:
     """Readable JSON whose last entry is the checksum of all others."""
-    write_whole(path, json.dumps({**about, "seal": _seal(about)}, indent=1) + "\n")
+    write_whole(path, json.dumps({**about, _CHECKSUM: _checksum(about)}, indent=1) + "\n")
 
 
 def read_json(path: Path, what: str, remedy: str) -> dict[str, Any]:
-    """What `write_json` wrote. Files from before there were seals have none, and are believed."""
+    """What `write_json` wrote; old files have no checksum and are accepted."""
     try:
         about = json.loads(path.read_bytes())
-        seal = about.pop("seal", None)
+        checksum = about.pop(_CHECKSUM, None)
     except (ValueError, AttributeError, TypeError):
         raise damaged(path, what, remedy) from None
-    if seal not in (None, _seal(about)):
+    if checksum not in (None, _checksum(about)):
         raise damaged(path, what, remedy)
     return about
 
 
-def _seal(about: dict[str, Any]) -> str:
+def _checksum(about: dict[str, Any]) -> str:
     return sha256(json.dumps(about, sort_keys=True).encode())
 
 
 def damaged(path: Path, what: str, remedy: str) -> UserError:
+    """The error for a file that does not have its checksum."""
     return expected(
         f"a whole {what} in {path}",
         f"a truncated or altered file of {path.stat().st_size} bytes",
@@ -133,6 +149,7 @@ def damaged(path: Path, what: str, remedy: str) -> UserError:
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Plain arrays as .npz: no pickle, and zip checksums show damage."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     write_whole(path, buffer.getvalue())
@@ -144,7 +161,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             return {name: content[name] for name in content.files}
     except FileNotFoundError:
         raise UserError(f"expected a record at {path}, found none; evaluate first.") from None
-    except Exception as error:  # damage in a zip file surfaces as a dozen kinds of exception
+    except Exception as error:  # damage in a zip file raises many kinds of exception
         raise UserError(
             f"expected a whole record in {path}, found a truncated or altered file "
             f"({type(error).__name__}); delete it to compute it again."

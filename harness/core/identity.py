@@ -1,8 +1,8 @@
-"""What a run is: its dataclass, as JSON, hashed.
+"""The identity of a run: the hash of its dataclass as JSON.
 
-Identity follows meaning. Class names and a REVISION per class are part of it, so a changed
-algorithm invalidates its results by raising REVISION, while an edited comment invalidates nothing.
-Only None is left out, so a new optional field keeps old ids; an edited default changes them.
+Class names and a REVISION per class are part of it: raise REVISION when an algorithm changes, and its
+results are made again; an edited comment changes nothing. Only None is left out, so a new optional
+field keeps old ids; an edited default changes them.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ def _mentions(hint: Any, wanted: type) -> bool:
 
 
 def fingerprint(value: Any) -> str:
-    """Ten hexadecimal digits that change whenever the meaning of `value` does."""
+    """Ten hexadecimal digits that change whenever `value` does."""
     text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def seed_from(*parts: int | str) -> int:
-    """A 63-bit seed for one role of one run: random streams that never depend on each other."""
+    """A 63-bit seed for one role of one run, independent of the seeds of other roles."""
     text = "/".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -1,8 +1,8 @@
 """torch, imported on first use.
 
-Planning and reporting build every method's dataclass but run none of them; `import torch` costs
-1.7 s per process. Modules that both sides import write `from harness.lazy import torch`. The proxy
-is not put into sys.modules: matplotlib and scipy look there and would load torch to compare types.
+Planning and reporting build every method's dataclass but run none; `import torch` costs 1.7 s per
+process. Modules that both sides import write `from harness.core.lazy import torch`. The
+proxy is not put into sys.modules: matplotlib and scipy look there and would load torch.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def model(results: Path, run: str) -> Path:
 
 
 def description(results: Path, run: str) -> Path:
-    """What the run was, where it was made, which epoch it deploys."""
+    """What the run was, what it cost, where it was made, which epoch it deploys."""
     return results / "models" / run / "run.json"
 
 
@@ -34,7 +34,7 @@ def history(results: Path, run: str) -> Path:
 
 
 def trace(results: Path, run: str) -> Path:
-    """What a watched run kept of its learners; empty for all others."""
+    """Adversarial images of a watched run's learners; empty for all others."""
     return results / "models" / run / "trace.npz"
 
 
@@ -48,7 +48,7 @@ def shard(results: Path, run: str, probe: str, number: int) -> Path:
 
 
 def part(results: Path, evaluation: str, number: int | str, of: int | str) -> Path:
-    """The word of one of an evaluation's jobs that its batches are there."""
+    """Marks one part of an evaluation as finished."""
     run, _, fingerprint = evaluation.rpartition("-")
     return results / "records" / run / f"part-{number}-of-{of}-{fingerprint}.json"
 
@@ -60,6 +60,7 @@ def records(results: Path, evaluation: str) -> Path:
 def write_description(
     results: Path, run_id: str, about: dict[str, Any], rows: Sequence[Mapping[str, float]]
 ) -> None:
+    """Write run.json, and history.csv with one row per epoch."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     lines = [",".join(columns)]
     lines += [",".join(f"{row.get(name, '')}" for name in columns) for row in rows]
@@ -70,7 +71,7 @@ def write_description(
 
 
 def read_description(results: Path, run_id: str) -> dict[str, Any]:
-    """The run's fields, its cost, where it was made, the checksums of its weights and history."""
+    """What run.json holds; refused if it is damaged."""
     path = description(results, run_id)
     try:
         return read_json(path, "description of a run", _remedy(path))
@@ -79,7 +80,7 @@ def read_description(results: Path, run_id: str) -> dict[str, Any]:
 
 
 def read_history(results: Path, run_id: str) -> pd.DataFrame:
-    """One row per epoch."""
+    """What history.csv holds, one row per epoch; refused if it is damaged."""
     import pandas as pd  # here: a training writes histories and reads none
 
     path, about = history(results, run_id), read_description(results, run_id)
@@ -97,6 +98,7 @@ def _remedy(path: Path) -> str:
 
 
 def untrained(path: Path, run_id: str) -> UserError:
+    """The error for a run that has not been trained."""
     return UserError(
         f"expected a trained model in {path.parent}, found no {path.name}; "
         f"train it first (python -m harness train --run {run_id})."

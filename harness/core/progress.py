@@ -1,4 +1,4 @@
-"""What a job says of itself: how far it is, what it cost, where it ran. Torch-free."""
+"""What a job reports about itself: how far it is, what it cost, where it ran. Torch-free."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def _clock(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """On the clock, and of CPU time: this process's and of those that it started and saw end."""
+    """Seconds on the clock, and CPU seconds of this process and its ended children."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
 
     @classmethod
     def now(cls) -> Cost:
-        """A reading of the clocks; only the difference of two says anything."""
+        """A reading of the clocks; only the difference of two readings means something."""
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         return cls(time.monotonic(), sum(usage.ru_utime + usage.ru_stime for usage in used))
 
@@ -75,6 +75,7 @@ class Cost:
 
 
 def provenance() -> dict[str, Any]:
+    """Where a result was made: commit, package versions, hardware."""
     return {
         "commit": _commit(),
         "python": platform.python_version(),
@@ -93,7 +94,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str:
-    """The commit, with a + where the tree held changes on top of it."""
+    """The commit, with a + if the tree had uncommitted changes."""
     try:
         git = ["git", "-C", str(ROOT)]
         commit = subprocess.run(

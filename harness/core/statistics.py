@@ -13,7 +13,7 @@ _Z95 = 1.959963984540054
 
 
 def wilson(successes: float, n: int, z: float = _Z95) -> tuple[float, float]:
-    """Wilson's 95 % interval for a proportion: honest near 0 and 1, where robust accuracies live."""
+    """Wilson's 95 % interval for a proportion, which also holds near 0 and 1."""
     if n == 0:
         return 0.0, 1.0
     share = successes / n
@@ -23,9 +23,9 @@ def wilson(successes: float, n: int, z: float = _Z95) -> tuple[float, float]:
 
 
 def mcnemar(one: np.ndarray, other: np.ndarray) -> float:
-    """The exact two-sided p-value that two models (or attacks) are equally often right.
+    """The exact two-sided p-value of two models (or attacks) being right equally often.
 
-    Only images on which they differ count; under the null each falls either way like a coin.
+    Only images on which they differ count; under the null hypothesis each is a fair coin.
     """
     only_one, only_other = int((one & ~other).sum()), int((other & ~one).sum())
     n = only_one + only_other
@@ -47,11 +47,11 @@ class Difference:
 def paired(one: np.ndarray, other: np.ndarray) -> Difference:
     """Two models on the same images: rows are seeds, columns images.
 
-    One seed of yes and no: Agresti and Min's interval (half an image more in each cell of the 2x2
-    table, so that it is honest where the models hardly differ) and the exact McNemar test. A mean
-    of columns, or several seeds: see `_two_way`.
+    One seed of zeros and ones: Agresti and Min's interval (half an image more in each cell of the 2x2
+    table, so that it holds where the models hardly differ) and the exact McNemar test. A mean of
+    columns, or several seeds: see `_two_way`.
     """
-    if len(one) == 1 and _yes_or_no(one) and _yes_or_no(other):
+    if len(one) == 1 and _binary(one) and _binary(other):
         won, lost = one[0] > other[0], one[0] < other[0]
         n, gain, loss = len(won) + 2, int(won.sum()) + 0.5, int(lost.sum()) + 0.5
         half = _Z95 * math.sqrt(gain + loss - (gain - loss) ** 2 / n) / n
@@ -59,15 +59,15 @@ def paired(one: np.ndarray, other: np.ndarray) -> Difference:
         p = mcnemar(one[0].astype(bool), other[0].astype(bool))
         return Difference((gain - loss) / len(won), centre - half, centre + half, p)
     found = _two_way(np.asarray(one, float) - np.asarray(other, float))
-    # Of two shares no difference is larger than 1; with two seeds Student's t reaches beyond.
+    # Two shares differ by at most 1; with two seeds Student's t reaches beyond.
     return replace(found, low=max(-1.0, found.low), high=min(1.0, found.high))
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
     """The 95 % interval of a mean: rows are seeds, columns images.
 
-    Of one seed Wilson's, over images. Of several it covers other trainings as well (`_two_way`), and is
-    never narrower than Wilson's: the seeds were tested on the same images.
+    One seed: Wilson's, over images. Several: it also covers other trainings (`_two_way`), and is never
+    narrower than Wilson's, since all seeds were tested on the same images.
     """
     n = values.shape[1]
     low, high = wilson(float(values.mean()) * n, n)
@@ -80,7 +80,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 def against(values: np.ndarray, threshold: float) -> Difference:
     """A model's mean minus a number: Wilson's interval and the score test that it inverts."""
     n = values.shape[1]
-    if len(values) == 1 and _yes_or_no(values) and 0 < threshold < 1:
+    if len(values) == 1 and _binary(values) and 0 < threshold < 1:
         low, high = wilson(float(values.sum()), n)
         mean = float(values.mean()) - threshold
         z = mean / math.sqrt(threshold * (1 - threshold) / n)
@@ -88,34 +88,34 @@ def against(values: np.ndarray, threshold: float) -> Difference:
     return _two_way(np.asarray(values, float) - threshold)
 
 
-def _yes_or_no(values: np.ndarray) -> bool:
+def _binary(values: np.ndarray) -> bool:
     return bool(np.isin(values, (0, 1)).all())
 
 
 def _two_way(differences: np.ndarray) -> Difference:
     """Student's t over images and, where there are several, over seeds as well.
 
-    Other images and other trainings would both give other numbers: the variance of the image means
-    and that of the seed means are added (which counts what is left of either twice: the interval is
-    rather too wide), with Satterthwaite's degrees of freedom. One seed: a paired t test over images.
+    Both other images and other trainings would give other numbers. The variances of the image means and
+    of the seed means are added, with Satterthwaite's degrees of freedom; the residual variance is in
+    both, so the interval is rather too wide. One seed: a paired t test over images.
     """
     seeds, n = differences.shape
     mean = float(differences.mean())
-    parts = [(float(differences.mean(axis=0).var(ddof=1)) / n, n - 1)]
+    terms = [(float(differences.mean(axis=0).var(ddof=1)) / n, n - 1)]
     if seeds > 1:
-        parts.append((float(differences.mean(axis=1).var(ddof=1)) / seeds, seeds - 1))
-    variance = sum(part for part, _ in parts)
-    if variance == 0:  # all images alike: the rule of three, and a sign test
+        terms.append((float(differences.mean(axis=1).var(ddof=1)) / seeds, seeds - 1))
+    variance = sum(term for term, _ in terms)
+    if variance == 0:  # all images equal: the rule of three, and a sign test
         p = 1.0 if mean == 0 else 2.0 ** (1 - n)
         return Difference(mean, mean - 3 / n, mean + 3 / n, p)
-    freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
+    freedom = variance**2 / sum(term**2 / degrees for term, degrees in terms)
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
     p = 2 * float(stdtr(freedom, -abs(mean) / math.sqrt(variance)))
     return Difference(mean, mean - half, mean + half, p)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction: together they reject a true null in at most 5 % of all cases."""
+    """Holm's correction of p-values: at most 5 % chance of any false rejection."""
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, i in enumerate(order):

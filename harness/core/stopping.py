@@ -1,9 +1,8 @@
-"""SIGTERM: Slurm's word before it kills, Snakemake's when it is stopped. Leave soon, in good order.
+"""SIGTERM: end soon, and leave whole files behind. Slurm sends it before it kills.
 
-A command leaves at once, by an exception. What must not be cut in two is `held` (a training step
-and what is counted of it) or `delayed` (the writing of a file); the exception then comes at its
-end. The exit code is what a shell says of a process that SIGTERM ended: not 0, so nobody takes the
-job for done, and neither a mistake's 2 nor a crash's 1.
+A command ends at once, by the exception `Stopped`. Code that must not be interrupted runs under `held`
+(a training step with its position) or `delayed` (the writing of a file). The exit code is the shell's
+for a process that SIGTERM ended: not 0, which means done, nor 2 (a user error) or 1 (a crash).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ CODE = 128 + signal.SIGTERM
 
 
 class Stopped(BaseException):  # like KeyboardInterrupt: no `except Exception` may swallow it
-    """SIGTERM came; says how to go on."""
+    """SIGTERM came; the message says how to continue."""
 
     def __init__(self, where: str = "", remedy: str = "start the same command again") -> None:
         super().__init__(f"expected to come to the end, found SIGTERM{where}; {remedy}.")
@@ -28,11 +27,11 @@ class _Sigterm:
 
 
 def listen() -> None:
-    """From here on SIGTERM raises `Stopped`, once: Slurm and a client may both send it."""
-    signal.signal(signal.SIGTERM, _take)
+    """Make SIGTERM raise `Stopped`, once: Slurm and a client may both send it."""
+    signal.signal(signal.SIGTERM, _handle)
 
 
-def _take(*_: object) -> None:
+def _handle(*_: object) -> None:
     first, _Sigterm.came = not _Sigterm.came, True
     if first and not _Sigterm.held:
         raise Stopped
@@ -40,7 +39,7 @@ def _take(*_: object) -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """No SIGTERM in here; whoever wants to heed one that came asks `check` afterwards."""
+    """Hold SIGTERM back; call `check` afterwards to act on one that came."""
     before, _Sigterm.held = _Sigterm.held, True
     try:
         yield
@@ -50,7 +49,7 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def delayed() -> Iterator[None]:
-    """A SIGTERM that comes in here is heeded right after, unless something around holds it back."""
+    """Delay SIGTERM to the end of the block, or further if a block around it holds it back."""
     before = _Sigterm.came
     with held():
         yield
@@ -59,15 +58,16 @@ def delayed() -> Iterator[None]:
 
 
 def hold() -> None:
-    """No SIGTERM from here on: who asks `asked` decides, together with others."""
+    """Hold SIGTERM back for good: processes that train together ask `requested` after each step."""
     _Sigterm.held = True
 
 
-def asked() -> bool:
+def requested() -> bool:
+    """Did SIGTERM come?"""
     return _Sigterm.came
 
 
 def check() -> None:
-    """For a SIGTERM that was held back, or whose exception got lost in a destructor."""
+    """Raise `Stopped` if SIGTERM was held back, or if its exception was lost in a destructor."""
     if _Sigterm.came:
         raise Stopped

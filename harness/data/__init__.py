@@ -1,8 +1,8 @@
 """Data sets behind one call: `load(name, split) -> Images`.
 
 Splits are `train` (without the validation slice), `validation` (a fixed slice of the official
-training set), `train+validation` and `test`. No torch here: reports read labels and images too. What is
-evaluated on (`validation`, `test`) has the size that networks take; training images may be larger.
+training set), `train+validation` and `test`. No torch here: reports read labels and images too.
+Images of `validation` and `test` have the size that networks take; training images may be larger.
 
 A corrupted set is a data set like any other, with a test split only: `cifar10-c/fog/3` is CIFAR-10-C's
 fog at severity 3; `cifar10-p/tilt` is a sequence of CIFAR-10-P, all frames of an image in a row
@@ -32,7 +32,7 @@ class Images:
     y: np.ndarray
     classes: int
     source: str  # where the arrays came from, for the report
-    name: str  # what a report calls them: `cifar10-c(generated)/fog/3` where we made the set
+    name: str  # in reports: `cifar10-c(generated)/fog/3` if we made the set
     stored: Stored  # the whole split that they are rows of
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class Images:
         return replace(self, x=self.x[rows], y=self.y[rows])
 
     def centre(self, size: tuple[int, int]) -> Images:
-        """The middle of images that are stored larger than a network takes them."""
+        """The centre crop of images that are stored larger than networks take them."""
         top, left = (
             (own - wanted) // 2 for own, wanted in zip(self.x.shape[2:], size, strict=True)
         )
@@ -50,6 +50,7 @@ class Images:
 
 
 def load(name: str, split: str) -> Images:
+    """A split of a data set, clean or corrupted."""
     if split not in SPLITS:
         raise unknown("split", split, SPLITS, "load(name, split)")
     if "/" in name:
@@ -63,7 +64,7 @@ def load(name: str, split: str) -> Images:
     images = Images(stored.x, stored.y, entry.classes, stored.source, name, stored)
     if split in ("test", "train+validation"):
         return images
-    # The slice is drawn once and for all: no seed of a run may move it.
+    # The slice is always the same: no seed of a run may change it.
     order = np.random.default_rng(0).permutation(len(images))
     size = _validation_size(len(images))
     rows = order[:size] if split == "validation" else np.sort(order[size:])
@@ -76,7 +77,7 @@ def _validation_size(images: int) -> int:
 
 
 def count(name: str, split: str) -> int:
-    """How many images a split has; an official set need not be there to know."""
+    """How many images a split has; for official sets without reading them."""
     known = SETS[name].images
     if not known:
         return len(load(name, split))
@@ -86,7 +87,7 @@ def count(name: str, split: str) -> int:
 
 
 def frames(name: str) -> int:
-    """How many images in a row are one image's frames: 1 unless the set is a sequence."""
+    """How many images in a row are frames of one image: 1 unless the set is a sequence."""
     if "/" not in name:
         return 1
     from harness.data.corrupted import parse

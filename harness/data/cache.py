@@ -1,12 +1,11 @@
 """Decoded sets on disk, memory-mapped: `<data folder>/cache/<name>-<split>-<key>/`.
 
-The arrays of a folder are never changed once it has its name: it is written aside, checked, and
-renamed, so a reader needs no lock and a killed writer leaves nothing that could be taken for data.
-Writers of the same set wait for each other. The whole cache can be deleted at any time.
+A folder is written under another name, checked and renamed, so a reader needs no lock and a killed
+writer leaves nothing that looks like data. Writers of the same set wait for each other. The cache
+can be deleted at any time.
 
-Whether somebody else changed them is seen by their sizes and times: where these are not those that were
-written down, the arrays are read through and their checksum decides. `python -m harness fetch`
-always reads them through.
+The arrays never change after that. If their sizes and times are not those that were recorded, the
+arrays are read completely and their checksum decides. `python -m harness fetch` always checks it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.core.errors import UserError, expected
-from harness.core.files import damaged, read_json, write_json
+from harness.core.files import damaged, read_json, whole_folder, write_json
 
 _CHUNK = 1024  # images
 
@@ -38,16 +37,16 @@ class Stream:
     dtype = np.dtype(np.uint8)
 
 
-Rows = np.ndarray | Stream
-Arrays = tuple[Rows, np.ndarray]  # images, labels
+Arrays = tuple[np.ndarray | Stream, np.ndarray]  # images, labels
 
 
-def pieces(rows: Rows) -> Iterator[np.ndarray]:
-    if isinstance(rows, Stream):
-        yield from rows.chunks()
+def chunks_of(images: np.ndarray | Stream) -> Iterator[np.ndarray]:
+    """The images in chunks that fit into memory."""
+    if isinstance(images, Stream):
+        yield from images.chunks()
     else:
-        for first in range(0, len(rows), _CHUNK):
-            yield rows[first : first + _CHUNK]
+        for first in range(0, len(images), _CHUNK):
+            yield images[first : first + _CHUNK]
 
 
 def data_folder() -> Path:
@@ -62,20 +61,22 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Stored:
+    """A split of a set, in memory or mapped from files."""
+
     x: np.ndarray
     y: np.ndarray
     source: str
     sha256: str  # of the images' bytes, then the labels' (int64, little endian)
-    files: tuple[Path, ...] = ()  # that the arrays are mapped from
+    files: tuple[Path, ...] = ()  # from which the arrays are mapped
     state: str = ""  # of the files, when they were opened
 
     @property
     def content(self) -> str:
-        """What tells these images from others; the state of their files, where no checksum is known."""
+        """Identifies these images: their checksum or, if that is not known, their files' state."""
         return self.sha256 or self.state
 
     def check_unchanged(self) -> None:
-        """Mapped arrays change with their files, even between two batches."""
+        """Refuse if a file changed: mapped arrays change with it, even between two batches."""
         if state_of(self.files) != self.state:
             raise expected(
                 f"{self.files[0]} as it was when this process began",
@@ -85,7 +86,7 @@ class Stored:
 
 
 def state_of(files: Iterable[Path]) -> str:
-    """Sizes and times, in short: changes when a file does."""
+    """A short hash of the files' sizes and times, which changes when a file does."""
     found = []
     for path in files:
         with suppress(FileNotFoundError):
@@ -98,13 +99,13 @@ def slot(name: str, split: str, key: str) -> Path:
 
 
 def slots(name: str, split: str, key: str = "") -> list[Path]:
-    """Every finished one of a set whose key begins so, the newest first."""
+    """All finished folders of a set whose key begins with `key`, the newest first."""
     found = cache_folder().glob(f"{name.replace('/', '_')}-{split}-{key}*/about.json")
     return [path.parent for path in sorted(found, key=os.path.getmtime, reverse=True)]
 
 
 def read(folder: Path) -> Stored | None:
-    """What a slot holds. Mapped copy-on-write: torch dislikes arrays that it may not write."""
+    """What a slot holds. Mapped copy-on-write, since torch warns about read-only arrays."""
     path = folder / "about.json"
     if not path.exists():
         return None
@@ -124,7 +125,7 @@ def read(folder: Path) -> Stored | None:
         if stored.state != about.get("state"):
             if digest_of(stored.x, stored.y) != stored.sha256:
                 raise damaged(files[0], "set", remedy)
-            with suppress(OSError):  # a copy of a cache has other times; a lab's may be read-only
+            with suppress(OSError):  # a copied cache has other times; it may be read-only
                 write_json(path, {**about, "state": stored.state})
         return stored
     except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
@@ -141,7 +142,7 @@ def keep(
     check: Callable[[Arrays], None] = lambda arrays: None,
     check_sum: Callable[[int, str], None] = lambda images, digest: None,
 ) -> Stored:
-    """Read the slot, or fill it: of several processes one makes the set and the others wait."""
+    """Read the slot, or fill it first: one process makes the set, the others wait."""
     stored = read(folder)
     if stored is not None:
         return stored
@@ -151,18 +152,11 @@ def keep(
             return stored
         arrays = make()
         check(arrays)
-        aside = folder.with_name(f".{folder.name}.part")
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        try:
+        with whole_folder(folder) as aside:
             digest = _write(aside, arrays)
             check_sum(len(arrays[1]), digest)
             state = state_of([aside / "x.npy", aside / "y.npy"])
-            about = {"source": source, "sha256": digest, "state": state}
-            write_json(aside / "about.json", about)
-            os.replace(aside, folder)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            write_json(aside / "about.json", {"source": source, "sha256": digest, "state": state})
     stored = read(folder)
     assert stored is not None
     return stored
@@ -170,7 +164,7 @@ def keep(
 
 def digest_of(x: np.ndarray, y: np.ndarray) -> str:
     digest = hashlib.sha256()
-    for piece in pieces(x):
+    for piece in chunks_of(x):
         digest.update(np.ascontiguousarray(piece).data)
     digest.update(np.ascontiguousarray(y, "<i8").data)
     return digest.hexdigest()
@@ -189,7 +183,7 @@ def _write(folder: Path, arrays: Arrays) -> str:
     with (folder / "x.npy").open("wb") as file:
         header = {"descr": "|u1", "fortran_order": False, "shape": tuple(x.shape)}
         np.lib.format.write_array_header_1_0(file, header)
-        for piece in pieces(x):
+        for piece in chunks_of(x):
             piece = np.ascontiguousarray(piece)
             assert piece.dtype == np.uint8
             assert piece.shape[1:] == x.shape[1:]
@@ -207,7 +201,7 @@ def _write(folder: Path, arrays: Arrays) -> str:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """One process at a time. The system drops the lock of a process that dies."""
+    """One process at a time; the lock ends with the process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("w") as file:
         try:

@@ -1,7 +1,7 @@
 """Corrupted sets by name: `<base>-c/<corruption>/<severity>` and `<base>-p/<sequence>`.
 
-The official archive is used where it lies in the data folder, unpacked or as the tar (whose md5 is
-checked); otherwise the set is made from the clean test images, and its source and title say so.
+If the official archive is in the data folder, unpacked or as the tar (whose md5 is checked), it is
+used; otherwise the set is made from the clean test images, and its source and title say so.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ import numpy as np
 
 from harness.core.errors import UserError, expected, unknown
 from harness.data import sources
-from harness.data.archives import check_md5, unpack
 from harness.data.cache import Arrays, Stored, Stream, data_folder, keep, lock, slot, state_of
 from harness.data.corruptions import CORRUPTIONS, MAIN, REVISION, SEVERITIES, corrupt
 from harness.data.corruptions.sequences import FRAMES, film
 from harness.data.corruptions.textures import frost_source
+from harness.data.decoders import check_md5, unpack
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 
 _SEED = 0
-GENERATED = "generated (from "
 _CHUNK = 500
 
 
@@ -48,7 +47,7 @@ class Archive:
         )
 
     def found(self) -> bool:
-        """Is the folder there? A tar beside it is unpacked first."""
+        """Is the folder there? A tar next to it is unpacked first."""
         tar = self.folder().with_name(f"{self.name}.tar")
         if self.folder().exists() or not tar.exists():
             return self.folder().exists()
@@ -84,6 +83,8 @@ ARCHIVES = {
 
 @dataclass(frozen=True)
 class Corrupted:
+    """A corrupted set's name, parsed."""
+
     base: str
     kind: str  # c or p
     corruption: str
@@ -98,8 +99,8 @@ class Corrupted:
         return FRAMES[self.corruption] if self.kind == "p" else 1
 
     def title(self, generated: bool) -> str:
-        words = [self.family + ("(generated)" if generated else ""), self.corruption]
-        return "/".join(words if self.severity is None else [*words, str(self.severity)])
+        names = [self.family + ("(generated)" if generated else ""), self.corruption]
+        return "/".join(names if self.severity is None else [*names, str(self.severity)])
 
 
 def parse(name: str) -> Corrupted:
@@ -122,7 +123,7 @@ def parse(name: str) -> Corrupted:
 
 
 def expand(name: str) -> list[str]:
-    """A family's or a corruption's members: `cifar10-c` means the 15 main ones, five times."""
+    """The sets that a name stands for: `cifar10-c` is the 15 main corruptions at 5 severities."""
     family, _, rest = name.partition("/")
     if family in SETS and not rest:
         return [name]
@@ -158,7 +159,7 @@ def _clean(wanted: Corrupted) -> Stored:
 
 
 def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
-    """CIFAR's layout, mapped as it lies: (5 x n, h, w, c) by severity, or (n, T, h, w, c)."""
+    """CIFAR's layout, mapped from its files: (5 x n, h, w, c) by severity, or (n, T, h, w, c)."""
     file = archive.folder() / f"{wanted.corruption}.npy"
     files, x = (file, archive.folder() / "labels.npy"), _array(file)
     entry = SETS[wanted.base]
@@ -211,15 +212,10 @@ def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
     )
 
 
-def recipe(source: str) -> str:
-    """How a generated set was made of the clean one, from what its records say; else nothing."""
-    return source.rpartition("; ")[2] if source.startswith(GENERATED) else ""
-
-
 def _generated(wanted: Corrupted, clean: Stored) -> Stored:
     frost = f", frost {frost_source()}" if wanted.corruption == "frost" else ""
     later = f", revision {REVISION}" if REVISION > 1 else ""
-    origin = f"{GENERATED}{wanted.base}: {clean.source}; seed {_SEED}{frost}{later})"
+    origin = f"{sources.GENERATED}{wanted.base}: {clean.source}; seed {_SEED}{frost}{later})"
     key = hashlib.sha256(repr((clean.sha256, REVISION, _SEED, frost)).encode()).hexdigest()[:12]
 
     def chunks() -> Iterator[np.ndarray]:

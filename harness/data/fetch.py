@@ -1,8 +1,8 @@
 """Fetch and verify data sets: `python -m harness fetch cifar10 mnist cifar10-c`.
 
-For each set: what there is and where it came from, or what to do about it. `cifar10-c` stands for
-the 15 main corruptions at all severities, `cifar10-c/fog` for one of them, `cifar10-p` for the ten
-sequences. Exit code 2 if something is missing.
+Prints for each set what was found and where it came from, or what to do. `cifar10-c` means the 15 main
+corruptions at all severities, `cifar10-c/fog` one of them, `cifar10-p` the ten sequences. Exit code
+2 if something is missing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.data.sets import SETS
 
 
 def obtained(name: str) -> Iterator[tuple[str, Stored, str]]:
-    """Title, arrays, and the sha256 that the whole set is known to have."""
+    """Title, arrays, and the known sha256 of the whole set (empty if not known)."""
     if "/" in name:
         wanted = corrupted.parse(name)
         stored, generated = corrupted.obtain(wanted)
@@ -30,7 +30,7 @@ def obtained(name: str) -> Iterator[tuple[str, Stored, str]]:
 
 
 def report(title: str, stored: Stored, known: str) -> str:
-    """One line. Arrays that were in the cache already are read through and checked again."""
+    """One line about a set; its arrays are read and their checksum is compared."""
     found = digest_of(stored.x, stored.y)
     if stored.sha256 and found != stored.sha256:
         raise expected(
@@ -43,7 +43,7 @@ def report(title: str, stored: Stored, known: str) -> str:
 
 
 def summary(found: list[tuple[str, Stored, str]]) -> str:
-    """One line for the many sets that `cifar10-c` stands for, each of them checked."""
+    """One line about the many sets that `cifar10-c` means, each of them checked."""
     for one in found:
         report(*one)
     title, first, _ = found[0]
@@ -56,8 +56,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fetch and verify data sets.")
     parser.add_argument("names", nargs="+", metavar="NAME", help="such as cifar10 or cifar10-c")
     missing, hints = 0, {}
-    for asked in parser.parse_args().names:
-        names, found = expand(asked), []
+    for argument in parser.parse_args().names:
+        names, found = expand(argument), []
         for name in names:
             try:
                 found += list(obtained(name))

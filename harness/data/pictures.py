@@ -1,8 +1,7 @@
 """Sets that are folders of image files: TinyImageNet and ImageNet.
 
-Classes are numbered in the order of their WordNet ids, as torchvision's ImageFolder does. Rows go
-round robin over the classes wherever the files say nothing about order, so that the first n images
-of a split are a fair sample of it.
+Classes are numbered in the order of their WordNet ids, as in torchvision's ImageFolder. Where the files
+give no order, images alternate over the classes, so that the first n are a fair sample.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from harness.data.cache import Arrays, Stream
 
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
 _CHUNK = 128
-
-
-_DRAW = 0  # the seed of a random sample: a constant, so that all runs see the same images
+_SEED = 0  # of a random sample: constant, so that all runs use the same images
 
 
 def read_class_folders(
@@ -27,7 +24,7 @@ def read_class_folders(
 ) -> Arrays:
     """<folder>/<class>/*.JPEG or <folder>/<class>/images/*.JPEG, or a random `sample` of them.
 
-    The sample is drawn from all images of all classes alike, in the order in which it is drawn.
+    The sample is drawn from all images, and keeps the order of the draw.
     """
     folder = files[0]
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
@@ -40,7 +37,7 @@ def read_class_folders(
         rows += [(rank, label, file) for rank, file in enumerate(names)]
     rows.sort()
     if sample is not None:
-        rows = [rows[i] for i in np.random.default_rng(_DRAW).permutation(len(rows))[:sample]]
+        rows = [rows[i] for i in np.random.default_rng(_SEED).permutation(len(rows))[:sample]]
     labels = [label for _, label, _ in rows]
     return _decoded([file for _, _, file in rows], labels, size, short_side)
 
@@ -50,10 +47,11 @@ def read_tiny_validation(files: list[Path]) -> Arrays:
     folder, annotations, ids = files
     number = {name: label for label, name in enumerate(sorted(ids.read_text().split()))}
     lines = [line.split("\t") for line in annotations.read_text().splitlines() if line]
-    strange = [words[1] for words in lines if words[1] not in number]
-    if strange:
-        raise expected(f"the classes of {ids} in {annotations}", strange[0], "fetch both again")
-    return _decoded([folder / words[0] for words in lines], [number[w[1]] for w in lines], 64)
+    unknown = [fields[1] for fields in lines if fields[1] not in number]
+    if unknown:
+        raise expected(f"the classes of {ids} in {annotations}", unknown[0], "fetch both again")
+    files, labels = [folder / fields[0] for fields in lines], [number[f[1]] for f in lines]
+    return _decoded(files, labels, 64)
 
 
 def _image_files(folder: Path) -> list[Path]:
@@ -73,7 +71,7 @@ def _decoded(
 
 
 def _picture(file: Path, size: int, short_side: int) -> np.ndarray:
-    """One file as (3, size, size): the middle of the image at a short side of `short_side`."""
+    """One file as (3, size, size): the centre crop after resizing the short side to `short_side`."""
     from PIL import Image
 
     try:

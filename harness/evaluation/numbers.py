@@ -17,7 +17,7 @@ from harness.core import paths
 from harness.core.errors import expected
 from harness.core.files import write_whole
 from harness.data import frames
-from harness.data.corrupted import recipe
+from harness.data.sources import recipe
 from harness.data.corruptions.sequences import flips
 from harness.evaluation.records import Record, read_records
 from harness.evaluation.trust import Check, record_checks

@@ -14,7 +14,7 @@ from harness.attacks.autoattack import listening
 from harness.attacks.pgd import PGD, snapshots
 from harness.evaluation.records import Record
 from harness.grid.probes import Probe
-from harness.models.frozen import gradcam
+from harness.models.networks import gradcam
 
 
 def evaluate_batch(

@@ -23,7 +23,7 @@ from harness.core.errors import UserError, expected, unknown
 from harness.training.contracts import Method
 from harness.training.learner import Optim, Single
 
-DEFAULT_PRESET = "text"
+DEFAULT_PRESET = "unified"
 _SINGLE = "single"  # in presets and scales: the fields that all one-objective methods share
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from harness.core import stopping
 from harness.core.commands import run
 from harness.core.errors import run_command
-from harness.machine.gpus import ALLOCATION, claim
+from harness.machine.gpus import ALLOCATION, reserve
 
 ADDRESS = "GENERALIST_ZYGOTE"
 STARTED = b"s"
@@ -53,7 +53,7 @@ def started(line: socket.socket, address: str, locks: list[int]) -> bool:
 def main() -> None:
     locks: list[int] = []
     if sys.argv[1:2] == ["--gpus"]:
-        run_command(lambda: locks.extend(claim(int(sys.argv[2]))))
+        run_command(lambda: locks.extend(reserve(int(sys.argv[2]))))
         del sys.argv[1:3]
     passed_on = False
     with socket.socket(socket.AF_UNIX) as line:

@@ -36,8 +36,8 @@ def main() -> None:
     spec = options.spec
     run = read_spec(spec) if spec else Plan.read(options.scale, options.grid).run(options.run)
     set_up(options.threads)
-    if run.recipe.data_parallel and not distributed.launched():
-        distributed.launch(run.recipe.data_parallel)
+    if run.recipe.data_parallel and not distributed.is_started():
+        distributed.start_processes(run.recipe.data_parallel)
         return
     device = distributed.join(run.recipe.data_parallel, options.device)
     if options.rehearse:

@@ -1,4 +1,4 @@
-"""Where to compute, in which layout, with how many threads, and what becomes of freed memory."""
+"""Device, memory layout, precision, threads, malloc settings, and torchvision."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _SIGNATURES = {
     "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 }
-_declared: list[Any] = []  # a torch Library lives as long as someone holds it
+_declared: list[Any] = []  # a torch Library lives as long as a reference to it
 
 
 def pick_device(wanted: str = "auto") -> torch.device:
+    """The device by name; `auto` is the first one that this machine has."""
     available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
@@ -34,19 +35,19 @@ def pick_device(wanted: str = "auto") -> torch.device:
 
 
 def placed(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
-    """On a device; on a CPU in channels_last, where convolutions were measured to be faster."""
+    """The model on a device; on a CPU in channels_last, where convolutions are faster."""
     on_cpu = device.type == "cpu"
     layout = torch.channels_last if on_cpu else torch.contiguous_format
     return model.to(device, memory_format=layout)  # type: ignore[call-overload]
 
 
 def autocast(device: torch.device, enabled: bool) -> torch.autocast:
-    """bfloat16 where it is safe; weights are not cached, since a step may update them."""
+    """bfloat16 where it is safe; weights are not cached, since a step may change them."""
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
 def compiled(model: torch.nn.Module, x: torch.Tensor) -> torch.nn.Module:
-    """Through torch.compile, in place; refused where its logits are not the plain network's."""
+    """Compile the model in place; refuse if its logits are not the plain network's."""
     training = model.training
     with torch.no_grad():
         plain = model.eval()(x)
@@ -62,15 +63,14 @@ def compiled(model: torch.nn.Module, x: torch.Tensor) -> torch.nn.Module:
 
 
 def set_up(threads: int) -> None:
-    """What a process does before it computes. OMP_NUM_THREADS is Snakemake's word for the number of
-    threads; torch must be told as well."""
+    """Set up a process before it computes: torch does not read Snakemake's number of threads."""
     torch.set_num_threads(threads)
     keep_memory()
 
 
 def keep_memory() -> None:
-    """Freed memory stays with the process. glibc would give each layer's activations back to the
-    system and fetch them again page by page: a tenth of a small network's time."""
+    """Keep freed memory in the process. glibc would return each layer's activations to the system and
+    fetch them again page by page, which takes a tenth of a small network's time."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # musl has none
         mallopt(_M_MMAP_THRESHOLD, 2**30)

@@ -1,13 +1,13 @@
-"""Which GPUs a job may use: distinct ones for jobs side by side, where no batch system says so.
+"""Reserves GPUs for a job, so that jobs on one machine use different ones.
 
-Snakemake counts devices (`--resources gpu=4`) but names none. Here a job locks as many as its rule asks
-for, a file each, and sees only these in CUDA_VISIBLE_DEVICES. The kernel drops a lock with the last
-process that holds it, however that one ended. A job that finds too few of them free waits.
+Snakemake counts devices (`--resources gpu=4`) but does not choose them. Here a job locks one file per
+device and sees only these devices in CUDA_VISIBLE_DEVICES. The kernel drops a lock with the last
+process that holds it, however that one ended. A job waits while too few devices are free.
 
-The devices are those that CUDA_VISIBLE_DEVICES names when Snakemake starts, or else all of the
-machine's; without any, nothing happens. Inside an allocation of Slurm's they are the allocation's:
-where it is just what the job asks for, there is nothing to choose. Only jobs of one user on one machine
-see each other's locks, and a device has to go by the same name for both.
+The devices are those in CUDA_VISIBLE_DEVICES when Snakemake starts, or all of the machine; without any,
+nothing happens. In a Slurm allocation they are the allocation's, and if the job needs all of them there
+is nothing to choose. Only jobs of one user on one machine see each other's locks, and only if they use
+the same name for a device.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from harness.core.errors import expected
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ALLOCATION = "SLURM_JOB_ID"
-_SECONDS = 0.2  # between two looks at devices that are all taken
+_SECONDS = 0.2  # between two tries while too few devices are free
 
 
 def devices(environment: Mapping[str, str], machine: Path = Path("/dev")) -> list[str]:
-    """By number or name. CUDA reads its list up to the first entry that it does not understand: -1."""
+    """The visible devices, by number or name. CUDA stops reading its list at an invalid entry: -1."""
     if VISIBLE in environment:
         named = [name.strip() for name in environment[VISIBLE].split(",")]
         return list(takewhile(lambda name: name and name[0] != "-", named))
@@ -37,8 +37,8 @@ def devices(environment: Mapping[str, str], machine: Path = Path("/dev")) -> lis
     return [str(number) for number in range(len(there))]
 
 
-def claim(wanted: int) -> list[int]:
-    """Locks on as many devices, or on all if there are fewer; this process sees them and no others."""
+def reserve(wanted: int) -> list[int]:
+    """Lock `wanted` devices (all if there are fewer) and hide the others; returns the open locks."""
     there, allocation = devices(os.environ), os.environ.get(ALLOCATION, "")
     wanted = min(wanted, len(there))
     if wanted == 0 or (allocation and wanted == len(there)):
@@ -53,7 +53,7 @@ def claim(wanted: int) -> list[int]:
             if len(locks) == wanted:
                 os.environ[VISIBLE] = ",".join(locks)
                 return list(locks.values())
-        for lock in locks.values():  # whoever kept some could wait for ever for another's
+        for lock in locks.values():  # two jobs that kept some could wait for each other for ever
             os.close(lock)
         if not waiting:
             print(f"waiting for {wanted} of the GPUs {', '.join(there)}", file=sys.stderr)
@@ -72,7 +72,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _folder() -> Path:
-    """The same for all sessions of a user, whatever TMPDIR says in one of them."""
+    """The folder of locks, the same for all sessions of a user: it does not follow TMPDIR."""
     folder = Path(f"/tmp/generalist-gpus-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():

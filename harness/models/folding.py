@@ -1,17 +1,19 @@
-"""The frozen twin of a network that attacks climb: same function, fewer and faster operations.
+"""A network as attacks use it: frozen, and in eval mode folded, which takes fewer operations.
 
-In eval mode BatchNorm is an affine map per channel. Where it follows a convolution it is folded into
-that convolution's weight and bias; elsewhere (pre-activation blocks) it becomes one multiply-add. None
-of the twin's tensors wants a gradient. On a CPU it works in channels_last.
+In eval mode BatchNorm is an affine map per channel. After a convolution it is folded into the
+convolution's weight and bias; elsewhere (pre-activation blocks) it becomes one multiply-add. No tensor
+of the copy needs a gradient. On a CPU it works in channels_last.
 
-Which layers form pairs is what a network says of itself (`FOLDS` in networks.py). A network that
-says nothing is attacked as it is: folding is an optimisation, never a requirement. Rounding differs in
-the last bits, so a verdict is always the network's own (harness/evaluation/evaluate.py).
+A network lists its pairs of layers in `FOLDS` (networks.py). One without `FOLDS` is attacked as it is:
+folding only saves time. Rounding differs in the last bits, so whether an attack succeeded is decided by
+the network itself (harness/evaluation/probing.py).
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,25 +21,46 @@ import torch
 from torch import Tensor, nn
 
 from harness.machine.device import placed
-from harness.machine.distributed import SharedBatchNorm2d
+from harness.machine.synchronized import SharedBatchNorm2d
+
+
+@contextmanager
+def frozen(model: torch.nn.Module, mode: str = "eval") -> Iterator[None]:
+    """The model in a mode, without parameter gradients; afterwards all is as it was before."""
+    training = [(module, module.training) for module in model.modules()]
+    wanted = [(p, p.requires_grad) for p in model.parameters()]
+    buffers = [b.clone() for b in model.buffers()] if mode == "train" else []
+    model.train(mode == "train")
+    for parameter, _ in wanted:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, flag in training:
+            module.training = flag
+        for parameter, flag in wanted:
+            parameter.requires_grad_(flag)
+        with torch.no_grad():
+            for buffer, kept in zip(model.buffers(), buffers, strict=False):
+                buffer.copy_(kept)
 
 
 def folded(model: nn.Module) -> nn.Module | None:
-    """The twin with the weights that `model` has now, or None for a network of unknown build.
+    """The folded copy with the present weights of `model`, or None if it cannot be folded.
 
-    It is built once per network and refreshed at every call: a few fused operations.
+    It is built once per network and refreshed at every call, by a few fused operations.
     """
-    twin = _twins.get(model)
-    if twin is None or not twin.fits(model):
+    copied = _copies.get(model)
+    if copied is None or not copied.fits(model):
         if not foldable(model):
             return None
-        twin = _twins[model] = Twin(model)
-    twin.refresh()
-    return twin.network
+        copied = _copies[model] = FoldedCopy(model)
+    copied.refresh()
+    return copied.network
 
 
 def foldable(model: nn.Module) -> bool:
-    """Does this very class say how it folds, and are its layers the usual ones?"""
+    """Does this class itself define `FOLDS`, and are its layers the usual ones?"""
     if "FOLDS" not in vars(type(model)):
         return False
     norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
@@ -59,7 +82,7 @@ def _pairs(model: nn.Module) -> dict[str, Any]:
 
 
 class Affine(nn.Module):
-    """A BatchNorm without a convolution before it."""
+    """A BatchNorm in eval mode that follows no convolution."""
 
     def __init__(self, like: Tensor) -> None:
         super().__init__()
@@ -71,7 +94,7 @@ class Affine(nn.Module):
 
 
 class ChannelsLast(torch.autograd.Function):
-    """Images come and gradients go in the usual layout, which other people's attacks expect."""
+    """Changes the layout inside only: input and gradient keep the usual one, which attacks expect."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -82,21 +105,21 @@ class ChannelsLast(torch.autograd.Function):
         return gradient.contiguous()
 
 
-class Twin:
-    """The folded network and, side by side, the layers that its tensors come from.
+class FoldedCopy:
+    """The folded network, and the layers of the model that its tensors come from.
 
-    It holds the model's layers but not the model, which may so be forgotten while the twin is cached.
+    It holds the model's layers but not the model, so that the cache does not keep the model alive.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.layers, self.home = list(model.modules())[1:], _home(model)
+        self.layers, self.place = list(model.modules())[1:], _place(model)
         network = copy.deepcopy(model).requires_grad_(False).eval()
         norms = {n: m for n, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)}
         convs, own_convs = _pairs(model), _pairs(network)
         ordered = sorted(norms, key=lambda name: name not in convs)  # those with a pair first
         self.norms: list[Any] = [norms[name] for name in ordered]
         self.convs = [convs[name] for name in ordered if name in convs]
-        self.targets: list[Any] = []  # for each norm, the layer of ours that does its work
+        self.targets: list[Any] = []  # for each norm, the layer of the copy that replaces it
         for name in ordered:
             shift = torch.empty_like(norms[name].running_mean)  # type: ignore[arg-type]
             layer = own_convs.get(name) or Affine(shift)
@@ -107,21 +130,22 @@ class Twin:
         done = {*self.norms, *self.convs}
         rest = [(n, m) for n, m in model.named_modules() if n and m not in done]
         self.others = [(module, network.get_submodule(name)) for name, module in rest]
-        # Whoever counts passes of the model counts the twin's too.
+        # Hooks that count the model's passes count those of the copy too.
         network._forward_hooks = model._forward_hooks
-        placed(network, self.home[0])
-        if self.home[0].type == "cpu":
+        placed(network, self.place[0])
+        if self.place[0].type == "cpu":
             network.register_forward_pre_hook(lambda _, inputs: ChannelsLast.apply(*inputs))
         if model._compiled_call_impl is not None:
             network.compile()  # a copy of a compiled network is a plain one
         self.network = network
 
     def fits(self, model: nn.Module) -> bool:
-        """Is it still made of the same layers, on the same device, in the same precision?"""
-        return self.home == _home(model) and self.layers == list(model.modules())[1:]
+        """Has the model still the same layers, device and precision?"""
+        return self.place == _place(model) and self.layers == list(model.modules())[1:]
 
     @torch.no_grad()
     def refresh(self) -> None:
+        """Compute the copy's tensors from the model's."""
         norms, targets, pairs = self.norms, self.targets, len(self.convs)
         scales = torch._foreach_add([n.running_var for n in norms], [n.eps for n in norms])
         torch._foreach_sqrt_(scales)
@@ -143,9 +167,9 @@ def _tensors(layer: nn.Module) -> list[Tensor]:
     return [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
 
 
-def _home(model: nn.Module) -> tuple[torch.device, torch.dtype]:
+def _place(model: nn.Module) -> tuple[torch.device, torch.dtype]:
     first = next(model.parameters())
     return first.device, first.dtype
 
 
-_twins: WeakKeyDictionary[nn.Module, Twin] = WeakKeyDictionary()
+_copies: WeakKeyDictionary[nn.Module, FoldedCopy] = WeakKeyDictionary()

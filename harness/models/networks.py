@@ -1,14 +1,14 @@
-"""Networks, by name. Inputs are images in [0,1]; outputs are logits.
+"""Networks by name, new or trained. Inputs are images in [0,1]; outputs are logits.
 
-Ours are `head(features(x))`: Grad-CAM looks at the features, the last stage's map. `FOLDS` names the
-convolutions that nothing but a BatchNorm follows, for folding.py. ReLU works in place, since
-no layer before it needs its own output again; avg_pool2d, unlike mean, keeps its gradient's layout.
+Ours are `head(features(x))`: Grad-CAM uses the features, the last stage's map. `FOLDS` names the
+convolutions that only a BatchNorm follows, for folding.py. ReLU works in place, since no layer before
+it needs its output again; avg_pool2d, unlike mean, keeps its gradient's layout.
 
 `resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
 classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what
 others call WRN-34-10 (46,160,474 parameters). `resnet50` and `wrn50_2`: torchvision's, for ImageNet.
-`tiny` and `tiny_wide` are for smoke runs; `small` and `small_wide` for CPUs on real images: their stem
-halves the image, which makes everything after it four times cheaper.
+`tiny` and `tiny_wide` are for smoke runs; `small` and `small_wide` for real images on CPUs: their stem
+halves the image, so all later layers are four times cheaper.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from harness.core.errors import UserError, expected, unknown
 from harness.core.files import sha256
 from harness.data.sets import SETS
 from harness.machine.device import import_torchvision
+from harness.models.folding import frozen
 
 
 def conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
@@ -181,7 +182,7 @@ def new_model(name: str, channels: int, num_classes: int, seed: int) -> nn.Modul
 
 
 def load_model(results: Path, run_id: str) -> nn.Module:
-    """A trained network in eval mode, its weights checked against their recorded checksum."""
+    """A trained network in eval mode; weights without their recorded checksum are refused."""
     path = paths.model(results, run_id)
     about = paths.read_description(results, run_id)
     try:
@@ -198,3 +199,32 @@ def load_model(results: Path, run_id: str) -> nn.Module:
     model = new_model(run["network"], entry.channels, entry.classes, seed=0)
     model.load_state_dict(tensors_from(weights))
     return model.eval()
+
+
+def gradcam(
+    model: nn.Module,
+    x: Tensor,
+    classes: Tensor | None = None,
+    enlarge: bool = True,
+) -> Tensor:
+    """Grad-CAM: maps (n, 1, height, width) in [0,1] of which pixels matter for a class, in eval mode.
+
+    Selvaraju et al., ICCV 2017 (arXiv 1610.02391), eq. 1 and 2: ReLU(sum_k a_k F_k), a_k = mean over
+    positions of d logit_class / d F_k, F the last stage's features; then min-max to [0,1] per image.
+    `classes` default to the predicted ones; without `enlarge` a map has the size of the features.
+    """
+    with frozen(model), torch.enable_grad():
+        features = model.features(x).detach().requires_grad_(True)  # type: ignore[operator]
+        logits = model.head(features)  # type: ignore[operator]
+        if classes is None:
+            classes = logits.argmax(dim=1)
+        chosen = logits.gather(1, classes[:, None]).sum()
+        (gradient,) = torch.autograd.grad(chosen, features)
+        features = features.detach()
+    weights = gradient.mean(dim=(2, 3), keepdim=True)
+    heat = (weights * features).sum(dim=1, keepdim=True).relu()
+    low, high = heat.amin(dim=(2, 3), keepdim=True), heat.amax(dim=(2, 3), keepdim=True)
+    heat = (heat - low) / (high - low).clamp_min(1e-12)
+    if not enlarge:
+        return heat
+    return F.interpolate(heat, size=x.shape[2:], mode="bilinear", align_corners=False)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from harness.core.statistics import interval, paired
-from harness.data.corrupted import GENERATED
-from harness.data.sources import PART
+
+from harness.data.sources import GENERATED, PART
 from harness.evaluation.numbers import Records, value
 from harness.evaluation.trust import Check
 from harness.grid.artefacts import Artefact, Cell

@@ -1,8 +1,12 @@
-"""The images of a training: batch by batch, each a pure function of (run, epoch, step), or at once."""
+"""Training images: batches, each a pure function of (run, epoch, step), and their augmentation.
+
+Augmentation works on tensors, a whole batch at once, on the training device.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,20 +16,20 @@ from harness.core.errors import expected
 from harness.core.identity import seed_from
 from harness.data import Images, load
 from harness.data.sets import SETS
-from harness.machine import distributed
+from harness.machine.distributed import own_slice, per_image
 from harness.training.contracts import Batch
 from harness.training.runs import Augment, TrainRun
 
-_ON_DEVICE_BYTES = 8 * 2**30  # a larger training set, such as ImageNet, stays mapped from its file
+_ON_DEVICE_BYTES = 8 * 2**30  # larger sets, such as ImageNet, stay mapped from their file
 # Of a random resized crop: its share of the image's area, and its width over its height.
 _AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 
 
 class Batches:
-    """The training set, on the device if it fits; the batch of any step can be asked for directly."""
+    """The training set, on the device if it fits; gives the batch of any step."""
 
     def __init__(self, run: TrainRun, device: torch.device) -> None:
-        # The papers selected on test data and so could train on everything.
+        # The papers selected on test data, so they could train on all training images.
         split = "train+validation" if run.selection.use == "paper-test" else "train"
         images = load(run.dataset, split).take(slice(run.recipe.examples))
         if images.x.shape[2:] != SETS[run.dataset].size and not run.recipe.augment.resized_crop:
@@ -41,20 +45,22 @@ class Batches:
         self.steps_per_epoch = -(-len(images) // run.recipe.batch_size)
 
     def order(self, epoch: int) -> Tensor:
+        """The image numbers of an epoch, shuffled."""
         generator = torch.Generator().manual_seed(seed_from(self.run.seed, "order", epoch))
         return torch.randperm(len(self.y), generator=generator).to(self.device)
 
     def at(self, order: Tensor, epoch: int, step: int) -> Batch:
+        """The augmented batch of a step; where processes share it, this one's slice."""
         size = self.run.recipe.batch_size
-        index = distributed.mine(order[step * size : (step + 1) * size])
+        index = own_slice(order[step * size : (step + 1) * size])
         generator = seeded(self.device, self.run.seed, "augment", epoch, step)
         pixels = self.x[index.to(self.x.device)].to(self.device)
         x = augmented(pixels, self.run.recipe.augment, generator)
         return Batch(x, self.y[index], index)
 
 
-def seeded(device: torch.device, *parts: int | str) -> torch.Generator:
-    return torch.Generator(device).manual_seed(seed_from(*parts))
+def seeded(device: torch.device, *role: int | str) -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed_from(*role))
 
 
 def whole(dataset: str, split: str, device: torch.device, examples: int | None = None) -> Batch:
@@ -65,7 +71,7 @@ def whole(dataset: str, split: str, device: torch.device, examples: int | None =
 
 
 def on_device(images: Images, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Images as networks take them, and their labels."""
+    """Images as networks take them (float, in [0,1]), and their labels."""
     pixels, y = torch.from_numpy(np.ascontiguousarray(images.x)), torch.from_numpy(images.y)
     return unit(pixels.to(device)), y.to(device)
 
@@ -79,7 +85,8 @@ def augmented(pixels: Tensor, augment: Augment, generator: torch.Generator) -> T
     device = pixels.device
 
     def draw(high: int) -> Tensor:
-        return torch.randint(high, (count,), generator=generator, device=device)
+        integers = partial(torch.randint, high)
+        return per_image(integers, (count,), generator=generator, device=device)
 
     if augment.pad:
         padded = torch.nn.functional.pad(pixels, [augment.pad] * 4)
@@ -92,7 +99,7 @@ def augmented(pixels: Tensor, augment: Augment, generator: torch.Generator) -> T
         mirrored = draw(2).bool()[:, None, None, None]
         pixels = torch.where(mirrored, pixels.flip(-1), pixels)
     if augment.cutout:
-        # The centre falls anywhere in the image, so the square may hang over its edge.
+        # The centre is anywhere in the image, so the square may reach over the edge.
         rows = _covered(draw(height), height, augment.cutout)
         columns = _covered(draw(width), width, augment.cutout)
         pixels = pixels.masked_fill((rows[:, :, None] & columns[:, None, :])[:, None], 0)
@@ -102,11 +109,12 @@ def augmented(pixels: Tensor, augment: Augment, generator: torch.Generator) -> T
 def random_boxes(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """A box (top, left, height, width) for each image, as torchvision's RandomResizedCrop draws it.
 
-    Of ten draws the first that fits into the image; if none does, its middle at the nearest ratio. All
+    The first of ten draws that fits into the image; if none fits, the middle at the nearest ratio. All
     ten are drawn for every image, so no image's box depends on another's.
     """
     count, _, height, width = shape
-    draws = torch.rand((count, _TRIES, 4), generator=generator, device=generator.device)
+    options = {"generator": generator, "device": generator.device}
+    draws = per_image(torch.rand, (count, _TRIES, 4), **options)
     area = height * width * (_AREA[0] + (_AREA[1] - _AREA[0]) * draws[..., 0])
     low, high = (math.log(ratio) for ratio in _RATIO)
     ratio = torch.exp(low + (high - low) * draws[..., 1])
@@ -129,8 +137,8 @@ def random_boxes(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 def resized(pixels: Tensor, boxes: Tensor, side: int) -> Tensor:
     """Each image's box as a square of `side`, by the bilinear filter that torchvision and PIL use.
 
-    The filter is separable: a matrix for the rows and one for the columns, per image, so a batch with
-    a box for each image is two products. Rounded to whole levels, as uint8 images are.
+    The filter is separable: each image has a matrix for its rows and one for its columns, so a batch is
+    two products. Rounded to whole levels, as uint8 images are.
     """
     rows = _bilinear(boxes[:, 0], boxes[:, 2], pixels.shape[2], side)[:, None]
     columns = _bilinear(boxes[:, 1], boxes[:, 3], pixels.shape[3], side)[:, None]
@@ -140,7 +148,7 @@ def resized(pixels: Tensor, boxes: Tensor, side: int) -> Tensor:
 
 
 def _bilinear(first: Tensor, length: Tensor, size: int, side: int) -> Tensor:
-    """What each of `size` positions weighs in each of `side` outputs: (n, side, size)."""
+    """The weight of each of `size` positions in each of `side` outputs: (n, side, size)."""
     device = first.device
     first, length = first.float()[:, None, None], length.float()[:, None, None]
     scale = length / side

@@ -20,7 +20,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Clock:
-    """Where a run stands; schedules are functions of `progress`, so a budget only scales them."""
+    """The time of a step in its run; schedules depend on `progress`, so a budget only scales them."""
 
     epoch: int
     step: int
@@ -37,13 +37,13 @@ class Clock:
 
     @property
     def progress(self) -> float:
-        """The share of the run that lies before this step, in [0, 1)."""
+        """The share of the run's steps before this one, in [0, 1)."""
         return self.steps_done / self.steps_in_all
 
 
 @dataclass(frozen=True)
 class Lab:
-    """What a method is given to start from."""
+    """What a method gets to start from."""
 
     new_model: Callable[[], torch.nn.Module]  # the same initial weights on every call
     parents: tuple[torch.nn.Module, ...]
@@ -51,16 +51,16 @@ class Lab:
     generator: Callable[[str], torch.Generator]  # one independent stream per role
     device: torch.device
     validation: Batch  # held-out training images, never test images
-    sample: Batch  # some training images as they are, for statistics
-    amp: bool = False  # steps run under autocast; a method needs to know if it starts processes
+    sample: Batch  # some training images without augmentation, for statistics
+    amp: bool = False  # steps run under autocast; for methods that start processes
 
 
 @runtime_checkable
 class Objective(Protocol):
-    """A stateless loss; frozen dataclass, its fields are its hyper-parameters.
+    """A stateless loss: a frozen dataclass whose fields are its hyper-parameters.
 
-    The generator is its learner's own, so that learners draw the same numbers whether they run
-    one after the other or side by side.
+    Each learner has its own generator, so learners draw the same numbers in one process or in several.
+    Random numbers that belong to an image are drawn by `machine.distributed.per_image`.
     """
 
     @property
@@ -85,20 +85,20 @@ class Training(Protocol):
 
 @runtime_checkable
 class Ensemble(Protocol):
-    """A training of several networks, by name; the report follows each of them."""
+    """A training of several networks, by name; reports show each of them."""
 
     def networks(self) -> dict[str, torch.nn.Module]: ...
 
     def shares(self, clock: Clock) -> dict[str, float]:
-        """How much each network weighs in the deployed one, at `clock`'s step."""
+        """Each network's weight in the deployed one, at `clock`'s step."""
 
     def redistributed(self, clock: Clock) -> dict[str, torch.nn.Module] | None:
-        """The networks as they will be after the redistribution just before `clock`'s step, which
-        this does not carry out; None where none is due."""
+        """The networks after the redistribution before `clock`'s step, without carrying it out; None
+        if there is none."""
 
 
 class Method(Protocol):
-    """A frozen dataclass; its fields are its hyper-parameters."""
+    """A way to train: a frozen dataclass whose fields are its hyper-parameters."""
 
     @property
     def slug(self) -> str: ...

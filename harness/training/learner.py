@@ -1,7 +1,6 @@
-"""A learner: a network with its own loss, optimizer, schedule and, if wanted, weight average.
+"""A learner: a network with its own loss, optimizer, schedule and, optionally, weight average.
 
-`Single` describes one and is also the method that trains nothing else; Generalist's base learners
-are `Single`s too.
+`Single` describes one. It is the method of most baselines, and each base learner of Generalist.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ ALGORITHMS = ("sgd", "adam")
 
 @dataclass(frozen=True)
 class Schedule:
-    """A factor on the learning rate, over the share of the run that is done.
+    """A factor on the learning rate, as a function of the run's progress.
 
-    The default is the papers' text: 1 until 40 of 120 epochs, down to 1/10 at 60, 1/100 at 120.
+    The default is the papers' text: 1 until epoch 40 of 120, down to 1/10 at 60 and 1/100 at 120.
     """
 
     shape: str = "linear"
@@ -51,7 +50,7 @@ class Schedule:
     def factor(self, progress: float) -> float:
         if self.shape == "cosine":
             return 0.5 * (1 + math.cos(math.pi * progress))
-        # Compared as floats: both sides are then the same rounding of the same ratio.
+        # Compared as floats: the same ratio is then rounded in the same way on both sides.
         knots = [(float(time), value) for time, value in self.knots]
         time, value = [knot for knot in knots if knot[0] <= progress][-1]
         after = [knot for knot in knots if knot[0] > progress]
@@ -145,7 +144,7 @@ class Learner:
         lr: float | None = None,
         objective: Callable[..., torch.Tensor] | None = None,
     ) -> Mapping[str, float]:
-        """One update; a method that owns the schedule or the choice of loss passes its own."""
+        """One update; a method may pass its own learning rate or loss."""
         lr = self.single.optim.lr_at(clock) if lr is None else lr
         self.model.train()
         loss = (objective or self.single.objective)(self.model, batch, clock, self.generator)
@@ -156,7 +155,7 @@ class Learner:
         return {"loss": value, "lr": lr}
 
     def apply(self, clock: Clock, lr: float) -> None:
-        """Update with the gradients that stand in the parameters, then the weight average."""
+        """Update the weights with the parameters' gradients, then the weight average."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
@@ -186,6 +185,7 @@ class Learner:
 
 
 def finite(loss: torch.Tensor, clock: Clock, slug: str) -> float:
+    """The loss as a number; refused if it is not finite."""
     value = float(loss.detach())
     if not math.isfinite(value):
         raise UserError(

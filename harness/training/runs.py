@@ -1,4 +1,4 @@
-"""The two kinds of run: one that trains a model, one that evaluates it."""
+"""A run that trains one model, and what it is made of: recipe, selection, watch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SELECTIONS = ("last", "validation", "paper-test")
 
 @dataclass(frozen=True)
 class Augment:
-    """Random crop after zero padding, random mirror, and Cutout: a black square of that side.
+    """Random crop after zero padding, random flip, and Cutout: a black square of that side.
 
-    `resized_crop` instead of `pad`: a random part of the image, resized to a square of that side.
+    `resized_crop` replaces `pad`: a random box of the image, resized to a square of that side.
     """
 
     pad: int
@@ -39,15 +39,15 @@ class Augment:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What all learners of a run share: budget, batches, augmentation."""
+    """What all learners of a run share: epochs, batches, augmentation."""
 
     epochs: int
     batch_size: int
     augment: Augment
-    examples: int | None = None  # train on the first so many images only
-    amp: str | None = None  # "bf16": steps under autocast, for GPUs; verdicts stay in float32
+    examples: int | None = None  # train on the first n images only
+    amp: str | None = None  # "bf16": steps under autocast, for GPUs; evaluation stays in float32
     compile: bool | None = None  # torch.compile, checked against the plain network at the start
-    data_parallel: int | None = None  # so many processes, each with its slice of every batch
+    data_parallel: int | None = None  # this many processes, each with its slice of every batch
 
     def __post_init__(self) -> None:
         if self.amp not in (None, "bf16"):
@@ -64,16 +64,16 @@ class Recipe:
 class Selection:
     """Which epoch is deployed: the last one, or the best in natural plus robust accuracy.
 
-    Robust accuracy is the mean over `attack`: one PGD for each norm that a method trains against. A
-    method without an adversary has none; then natural accuracy alone decides.
+    Robust accuracy is the mean over `attack`: one PGD for each norm that a method trains against. For a
+    method without an adversary natural accuracy alone decides.
 
-    `validation` scores on a held-out slice of the training set. `paper-test` scores on the test set,
-    as the papers did: every number that comes from it is marked. `gate` is the natural accuracy
-    below which no epoch is taken (the released code's 0.88).
+    `validation` scores on a held-out slice of the training set. `paper-test` scores on the test set, as
+    the papers did; every number that comes from it is marked. No epoch with a natural accuracy below
+    `gate` is taken (0.88 in the released code).
     """
 
     use: str = "last"
-    attack: PGD | tuple[PGD, ...] | None = None  # alone, it has the id that it always had
+    attack: PGD | tuple[PGD, ...] | None = None  # not always a tuple: that would change old ids
     gate: float | None = None
 
     def __post_init__(self) -> None:
@@ -89,10 +89,10 @@ class Selection:
 
 @dataclass(frozen=True)
 class Watch:
-    """What a run is asked to keep of its learners: accuracies at each epoch, images at some.
+    """What a run measures of its learners: accuracies after each epoch, images after some.
 
-    Measured on held-out training images. `moments` are shares of the run ("75/120"): the epochs that
-    they fall in keep adversarial images.
+    On held-out training images. `moments` are shares of the run ("75/120"); the epochs that they lie in
+    keep adversarial images.
     """
 
     attack: PGD
@@ -114,7 +114,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class TrainRun:
-    """One model. `parents` are ids of trained runs that it starts from."""
+    """The training of one model. `parents` are the ids of trained runs that it starts from."""
 
     dataset: str
     network: str
@@ -150,28 +150,28 @@ class TrainRun:
 
     @property
     def processes(self) -> int:
-        """How many processes train it side by side; method or recipe may say so, most need one."""
+        """How many processes train it at the same time; most need one."""
         own: int = getattr(self.method, "processes", 1)
         return self.recipe.data_parallel or own
 
 
-def pieces(method: Any) -> Iterator[Any]:
-    """A method and the dataclasses inside it: its learners, losses, threats, ..."""
+def components(method: Any) -> Iterator[Any]:
+    """A method and all dataclasses inside it: its learners, losses, threats, ..."""
     if isinstance(method, tuple):
         for own in method:
-            yield from pieces(own)
+            yield from components(own)
     elif is_dataclass(method):
         yield method
-        yield from pieces(tuple(getattr(method, f.name) for f in fields(method)))
+        yield from components(tuple(getattr(method, f.name) for f in fields(method)))
 
 
 def whole_batch(method: Any) -> list[str]:
-    """Why a method, or a loss inside it, must see a batch as a whole."""
-    reasons = (getattr(piece, "NEEDS_WHOLE_BATCH", None) for piece in pieces(method))
+    """The reasons why a method, or a loss inside it, needs the whole batch in one process."""
+    reasons = (getattr(part, "NEEDS_WHOLE_BATCH", None) for part in components(method))
     return [reason for reason in reasons if reason]
 
 
 def trained_norms(method: Any) -> list[str]:
-    """The norms of every threat that a method trains against, in the order of `ORDERS`."""
-    found = {piece.norm for piece in pieces(method) if isinstance(piece, Threat)}
+    """The norms of all threats that a method trains against, in the order of `ORDERS`."""
+    found = {part.norm for part in components(method) if isinstance(part, Threat)}
     return [norm for norm in ORDERS if norm in found]

@@ -2,14 +2,15 @@
 
 The batch of a step is a pure function of (run, epoch, step): nothing of the data order needs to be
 saved, and a run continued from its checkpoint ends bitwise where an undisturbed one ends. A checkpoint
-is written after each epoch, every ten minutes, and when SIGTERM asks the run to leave.
+is written after each epoch, every ten minutes, and on SIGTERM.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
@@ -18,12 +19,11 @@ from torch import Tensor, nn
 from harness.core import paths, stopping
 from harness.core.files import sha256, write_arrays, write_whole
 from harness.core.identity import canonical, seed_from
-from harness.core.paths import write_description
 from harness.core.progress import Cost, Progress, provenance
-from harness.data.cache import Stored
 from harness.data.sets import SETS
 from harness.machine import distributed
 from harness.machine.device import autocast, compiled, placed
+from harness.machine.synchronized import synchronize
 from harness.models.networks import load_model, new_model
 from harness.training.batches import Batches, seeded, whole
 from harness.training.checkpoint import Position, read_checkpoint, save_checkpoint
@@ -32,7 +32,7 @@ from harness.training.epochs import Selector, Watcher
 from harness.training.runs import TrainRun
 
 _SAMPLE = 1000
-_KEEP_SECONDS = 600.0  # an epoch of ImageNet is hours
+_SAVE_SECONDS = 600.0  # an epoch of ImageNet is hours
 
 
 def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
@@ -43,7 +43,7 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
         model = placed(new_model(run.network, entry.channels, entry.classes, seed), device)
         if run.recipe.compile:
             return compiled(model, sample.x[: run.recipe.batch_size])
-        return distributed.spread(model)
+        return synchronize(model) if run.recipe.data_parallel else model
 
     return Lab(
         new_model=fresh,
@@ -58,113 +58,147 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
 
 
 def train(run: TrainRun, results: Path, device: torch.device) -> None:
-    began = Cost.now()
-    torch.manual_seed(seed_from(run.seed, "global"))  # for layers that draw, such as dropout
-    batches, lab = Batches(run, device), make_lab(run, results, device)
-    training, selector, watcher = run.method.start(lab), Selector(run, device), Watcher(run, lab)
-    at, before = Position(), Cost()
-    checkpoint = paths.checkpoint(results, run.id)
-    state = read_checkpoint(checkpoint, run, device)
-    if state is not None:
-        training.load_state_dict(state["training"])
-        at, selector.best = state["position"], state["best"]
-        watcher.images = state.get("images", {})
-        before = Cost(**state.get("cost", {}))
-        if distributed.leads():
-            print(f"continuing {run.id} after {at}", flush=True)
-
-    def spent() -> dict[str, float]:
-        return (before + (Cost.now() - began)).as_json()
-
-    def keep(training: Training) -> None:
-        learned = training.state_dict()
-        distributed.compare(learned)
-        if distributed.leads():
-            beside = {"best": selector.best, "images": watcher.images, "cost": spent()}
-            save_checkpoint(checkpoint, run, learned, at, beside)
-        distributed.wait()
-
-    epochs, steps, kept = run.recipe.epochs, batches.steps_per_epoch, time.monotonic()
-    progress = Progress(f"train {run.id}", epochs * steps, at.epoch * steps + at.step)
+    """Train a run to its end, from its checkpoint if it has one, and write its model."""
+    live = LiveRun(run, results, device)
     try:
-        for epoch in range(at.epoch, epochs):
-            order = batches.order(epoch)
-            for step in range(at.step, steps):
-                clock = Clock(epoch, step, epochs, steps)
-                with stopping.held():
-                    with distributed.drawing(), autocast(device, lab.amp):
-                        reported = training.step(batches.at(order, epoch, step), clock)
-                    at = at.after_step(distributed.mean(reported), steps)
-                late = time.monotonic() - kept > _KEEP_SECONDS
-                leave, late = distributed.agree(stopping.asked(), late)
-                if leave:
-                    raise stopping.Stopped
-                note = "  ".join(f"{n} {v * steps / at.step:.4g}" for n, v in at.sums.items())
-                if distributed.leads():
-                    progress.update(clock.steps_done + 1, f"epoch {epoch + 1}/{epochs}  {note}")
-                if late:
-                    keep(training)
-                    kept = time.monotonic()
-            seen: dict[str, float] = {}
-            if distributed.leads():
-                with distributed.alone():
-                    last_step = Clock(epoch, steps - 1, epochs, steps)
-                    seen = {**selector.judge(training, epoch), **watcher.look(training, last_step)}
-            at = at.after_epoch(seen)
-            if at.epoch < epochs:
-                keep(training)
-                kept = time.monotonic()
+        for epoch in range(live.at.epoch, run.recipe.epochs):
+            live.train_epoch(epoch)
+            live.end_epoch(epoch)
         if not distributed.leads():
             return
         with distributed.alone():
-            last = training.deployed().state_dict()
+            last = live.training.deployed().state_dict()
     except stopping.Stopped:
-        keep(training)
-        if not distributed.leads():  # the first one speaks for all
+        live.save()
+        if not distributed.leads():  # the first process prints the error
             raise SystemExit(stopping.CODE) from None
         raise stopping.Stopped(
-            f" after {at} of {run.id}", "start the same command again to continue from there"
+            f" after {live.at} of {run.id}", "start the same command again to continue from there"
         ) from None
     with stopping.held():  # what is left takes a moment
-        shown = {name: images.numpy() for name, images in watcher.images.items()}
-        write_arrays(paths.trace(results, run.id), shown)
-        del training  # processes that it may have started end here, so that their time counts
-        batches.stored.check_unchanged()
-        deploy(run, results, last, selector, at.history, spent(), batches.stored)
-        checkpoint.unlink(missing_ok=True)
+        live.finish(last)
 
 
-def deploy(
-    run: TrainRun,
-    results: Path,
-    last: dict[str, Tensor],
-    selector: Selector,
-    history: Sequence[Mapping[str, float]],
-    spent: dict[str, float],
-    trained_on: Stored,
-) -> None:
-    """Write the model, its history and its description; the model comes last."""
-    chosen, epoch = selector.best["model"], selector.best["epoch"]
-    if chosen is None:  # selection is `last`, or no epoch passed the gate
-        chosen, epoch = last, run.recipe.epochs - 1
-    weights = safetensors_bytes({name: value.cpu().contiguous() for name, value in chosen.items()})
-    about = {
-        "id": run.id,
-        "run": canonical(run),
-        "deployed_epoch": epoch + 1,
-        "sha256": sha256(weights),
-        "trained_on": {
-            "images": len(trained_on.y),
-            "source": trained_on.source,
-            "sha256": trained_on.sha256,
-        },
-        **spent,
-        "threads": torch.get_num_threads(),
-        "device": device_name(selector.device),
-        "made": provenance(),
-    }
-    write_description(results, run.id, about, history)
-    write_whole(paths.model(results, run.id), weights)
+class LiveRun:
+    """A run while it trains: its data, networks, position and cost."""
+
+    def __init__(self, run: TrainRun, results: Path, device: torch.device) -> None:
+        self.began, self.cost_before = Cost.now(), Cost()
+        torch.manual_seed(seed_from(run.seed, "global"))  # for layers that draw, such as dropout
+        self.run, self.results, self.device = run, results, device
+        self.batches, lab = Batches(run, device), make_lab(run, results, device)
+        self.training = run.method.start(lab)
+        self.selector, self.watcher = Selector(run, device), Watcher(run, lab)
+        self.at, self.checkpoint = Position(), paths.checkpoint(results, run.id)
+        self._resume()
+        self.epochs, self.steps = run.recipe.epochs, self.batches.steps_per_epoch
+        done = self.at.epoch * self.steps + self.at.step
+        self.progress = Progress(f"train {run.id}", self.epochs * self.steps, done)
+        self.saved = time.monotonic()
+
+    def _resume(self) -> None:
+        state = read_checkpoint(self.checkpoint, self.run, self.device)
+        if state is None:
+            return
+        self.training.load_state_dict(state["training"])
+        self.at, self.selector.best = state["position"], state["best"]
+        self.watcher.images = state.get("images", {})
+        self.cost_before = Cost(**state.get("cost", {}))
+        if distributed.leads():
+            print(f"continuing {self.run.id} after {self.at}", flush=True)
+
+    def train_epoch(self, epoch: int) -> None:
+        """The steps of an epoch that are not done yet; a checkpoint from time to time."""
+        order = self.batches.order(epoch)
+        for step in range(self.at.step, self.steps):
+            clock = Clock(epoch, step, self.epochs, self.steps)
+            with stopping.held():  # the step and its position belong together
+                reported = take_step(self.training, self.batches, order, clock)
+                self.at = self.at.after_step(reported, self.steps)
+            late = time.monotonic() - self.saved > _SAVE_SECONDS
+            stop, late = distributed.any_process(stopping.requested(), late)
+            if stop:
+                raise stopping.Stopped
+            if distributed.leads():
+                self._show(clock)
+            if late:
+                self.save()
+
+    def _show(self, clock: Clock) -> None:
+        means = {name: value * self.steps / self.at.step for name, value in self.at.sums.items()}
+        note = "  ".join(f"{name} {value:.4g}" for name, value in means.items())
+        where = f"epoch {clock.epoch + 1}/{clock.epochs}"
+        self.progress.update(clock.steps_done + 1, f"{where}  {note}")
+
+    def end_epoch(self, epoch: int) -> None:
+        """Measure the networks, then save a checkpoint unless this was the last epoch."""
+        measured: dict[str, float] = {}
+        if distributed.leads():
+            with distributed.alone():
+                last_step = Clock(epoch, self.steps - 1, self.epochs, self.steps)
+                measured = self.selector.judge(self.training, epoch)
+                measured |= self.watcher.measure(self.training, last_step)
+        self.at = self.at.after_epoch(measured)
+        if self.at.epoch < self.epochs:
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint of this moment."""
+        learned = self.training.state_dict()
+        distributed.check_equal(learned)
+        if distributed.leads():
+            measured = {"best": self.selector.best, "images": self.watcher.images}
+            others = {**measured, "cost": self._cost()}
+            save_checkpoint(self.checkpoint, self.run, learned, self.at, others)
+        distributed.wait()
+        self.saved = time.monotonic()
+
+    def _cost(self) -> dict[str, float]:
+        return (self.cost_before + (Cost.now() - self.began)).as_json()
+
+    def finish(self, last: dict[str, Tensor]) -> None:
+        """Write all files of the trained run; `last` are the weights after the last epoch."""
+        shown = {name: images.numpy() for name, images in self.watcher.images.items()}
+        write_arrays(paths.trace(self.results, self.run.id), shown)
+        del self.training  # ends the processes that it may have started: their time counts
+        self.batches.stored.check_unchanged()
+        best = self.selector.best
+        if best["model"] is None:  # selection is `last`, or no epoch passed the gate
+            best = {"epoch": self.run.recipe.epochs - 1, "model": last}
+        weights = safetensors_bytes(
+            {name: value.cpu().contiguous() for name, value in best["model"].items()}
+        )
+        about = self._about(best["epoch"], weights)
+        paths.write_description(self.results, self.run.id, about, self.at.history)
+        write_whole(paths.model(self.results, self.run.id), weights)  # last: it says "trained"
+        self.checkpoint.unlink(missing_ok=True)
+
+    def _about(self, epoch: int, weights: bytes) -> dict[str, Any]:
+        stored = self.batches.stored
+        return {
+            "id": self.run.id,
+            "run": canonical(self.run),
+            "deployed_epoch": epoch + 1,
+            "sha256": sha256(weights),
+            "trained_on": {
+                "images": len(stored.y),
+                "source": stored.source,
+                "sha256": stored.sha256,
+            },
+            **self._cost(),
+            "threads": torch.get_num_threads(),
+            "device": device_name(self.device),
+            "made": provenance(),
+        }
+
+
+def take_step(
+    training: Training, batches: Batches, order: Tensor, clock: Clock
+) -> Mapping[str, float]:
+    """One step on its batch; what it reports, as means over the whole batch."""
+    with autocast(batches.device, batches.run.recipe.amp is not None):
+        reported = training.step(batches.at(order, clock.epoch, clock.step), clock)
+    return distributed.batch_mean(reported)
 
 
 def device_name(device: torch.device) -> str:
@@ -172,15 +206,14 @@ def device_name(device: torch.device) -> str:
 
 
 def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> None:
-    """A few real steps of a run, its cost printed, nothing written."""
+    """Take a few real steps of a run and print their cost; write nothing."""
     batches, lab = Batches(run, device), make_lab(run, results, device)
     training, order = run.method.start(lab), batches.order(0)
     for step in range(steps):
         began = time.monotonic()
         clock = Clock(0, step, run.recipe.epochs, batches.steps_per_epoch)
-        with distributed.drawing(), autocast(device, lab.amp):
-            reported = training.step(batches.at(order, 0, step), clock)
-        reported, seconds = distributed.mean(reported), time.monotonic() - began
+        reported = take_step(training, batches, order, clock)
+        seconds = time.monotonic() - began
         if not distributed.leads():
             continue
         values = ", ".join(f"{name} {value:.4g}" for name, value in reported.items())

@@ -1,4 +1,4 @@
-"""Averages and mixtures of networks, a handful of fused calls for all tensors at once.
+"""Averages, mixtures and distances of networks, by a few fused calls for all tensors at once.
 
 BatchNorm statistics are averaged like weights; `num_batches_tracked`, an integer, is not.
 """
@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 from harness.core.lazy import torch
 
-# Walking through a network's layers costs more than mixing a small one, so the places of its tensors
-# are remembered: a layer's own dictionary and a name in it. The tensors themselves may be replaced.
+# Visiting a network's layers costs more than mixing a small one, so the places of its tensors are
+# cached: a layer's dictionary and a name in it. The tensors themselves may be replaced.
 _places: WeakKeyDictionary[torch.nn.Module, list[tuple[dict[str, Any], str]]] = WeakKeyDictionary()
 
 
@@ -43,8 +43,8 @@ def mix_into(
 ) -> None:
     """target <- decay * target + (1 - decay) * sum_a weights_a * sources_a; the weights sum to 1.
 
-    One interpolation per source, each a little stronger for what the later ones take from it. Sources
-    of weight 0 are skipped: a learner without a say changes no bit of the result.
+    One interpolation per source; its step allows for what the later ones take from it. Sources of
+    weight 0 are skipped, so that they change no bit of the result.
     """
     steps, left = [], 1.0
     for source, weight in zip(reversed(sources), reversed(weights), strict=True):
@@ -58,6 +58,7 @@ def mix_into(
 
 
 def copy_into(target: torch.nn.Module, source: torch.nn.Module) -> None:
+    """Overwrite `target`'s tensors by `source`'s."""
     with torch.no_grad():
         torch._foreach_copy_(_state(target), _state(source))
 
@@ -65,12 +66,12 @@ def copy_into(target: torch.nn.Module, source: torch.nn.Module) -> None:
 def spread(
     models: Sequence[torch.nn.Module], weights: Sequence[float], centre: torch.nn.Module | None
 ) -> float:
-    """sum_a weights_a |theta_a - centre|^2 over all parameters; without a centre, around the weighted
-    mean sum_a weights_a theta_a. The weights sum to 1."""
+    """sum_a weights_a |theta_a - centre|^2 over all parameters; the weights sum to 1. Without a centre,
+    around the weighted mean sum_a weights_a theta_a."""
     with torch.no_grad():
         points = [[p.detach() for p in model.parameters()] for model in models]
         if centre is None:
-            middle = [p.clone() for p in points[0]]  # from there: equal points are their own mean
+            middle = [p.clone() for p in points[0]]  # so that equal points are exactly their mean
             for point, weight in zip(points[1:], weights[1:], strict=True):
                 torch._foreach_add_(middle, torch._foreach_sub(point, points[0]), alpha=weight)
         else:
@@ -83,7 +84,7 @@ def spread(
 
 
 def distance(one: torch.nn.Module, other: torch.nn.Module) -> float:
-    """The l_2 distance of all parameters, over the norm of `other`'s."""
+    """The l_2 distance of all parameters, relative to the norm of `other`."""
     with torch.no_grad():
         these, those = ([p.detach() for p in model.parameters()] for model in (one, other))
         gaps = torch._foreach_norm(torch._foreach_sub(these, those))

@@ -9,7 +9,7 @@ from harness.attacks.attack import counting, input_gradient, perturb
 from harness.attacks.losses import CLIMBS, cross_entropy, dlr, kl, margin
 from harness.attacks.pgd import PGD, fgsm, start_point
 from harness.core.errors import UserError
-from harness.models.frozen import frozen
+from harness.models.folding import frozen
 
 ATTACKS = [
     PGD.of(threat, start, loss)

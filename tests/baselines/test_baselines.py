@@ -30,8 +30,7 @@ from harness.attacks.balls import Ball
 from harness.attacks.losses import cross_entropy, one_hot, squared_distance
 from harness.attacks.pgd import PGD
 from harness.core.errors import UserError
-from harness.models.frozen import gradcam
-from harness.models.networks import new_model
+from harness.models.networks import gradcam, new_model
 from harness.training.contracts import Clock
 from harness.training.learner import Optim, Single
 

@@ -89,7 +89,7 @@ def test_the_loss_sees_only_images_within_the_budget(plan, slug, results):
     run, training = start(plan, slug, results)
     batches, seen = Batches(run, CPU), []
 
-    def look(module, inputs):
+    def record(module, inputs):
         learning = any(parameter.requires_grad for parameter in module.parameters())
         if isinstance(module, ResNet) and torch.is_grad_enabled() and learning:
             seen.append(inputs[0].detach())
@@ -97,7 +97,7 @@ def test_the_loss_sees_only_images_within_the_budget(plan, slug, results):
     balls = balls_in(canonical(run.method))
     clock = clocks(3, batches.steps_per_epoch)[-1]  # late, when every method has left its warm-up
     batch = batches.at(batches.order(0), 0, 0)
-    hook = torch.nn.modules.module.register_module_forward_pre_hook(look)
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(record)
     try:
         training.step(batch, clock)
     finally:

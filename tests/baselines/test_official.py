@@ -176,16 +176,16 @@ def test_an_l1_step_is_its_seeds(grey):
 
 @pytest.fixture
 def shares(monkeypatch) -> list[float]:
-    """What share of the coordinates each l_1 step was told to move."""
-    told = []
+    """What share of the coordinates each l_1 step moves."""
+    shares = []
 
     def watched(norm, gradient, keep=0.0):
         if norm == "l1":
-            told.append(keep)
+            shares.append(keep)
         return steepest(norm, gradient, keep)
 
     monkeypatch.setattr(baselines.msd, "steepest", watched)
-    return told
+    return shares
 
 
 def test_every_step_draws_anew_and_one_percent_is_the_default(grey, shares):

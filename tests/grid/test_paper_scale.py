@@ -14,7 +14,7 @@ from harness.data import count
 from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
 from harness.papers.claims import read, runs
-from harness.training.runs import Augment, TrainRun, pieces, trained_norms
+from harness.training.runs import Augment, TrainRun, components, trained_norms
 
 CVPR, PLUSPLUS = "cvpr23_table3", ("plusplus_table2", "plusplus_table4")
 EPS = {"linf": Fraction(8, 255), "l2": Fraction(128, 255), "l1": Fraction(12)}
@@ -36,7 +36,7 @@ def of(artefact: str, dataset: str, network: str | None = None) -> dict[str, Tra
 
 
 def threats(run: TrainRun) -> list[Threat]:
-    return [piece for piece in pieces(run.method) if isinstance(piece, Threat)]
+    return [piece for piece in components(run.method) if isinstance(piece, Threat)]
 
 
 def steps(run: TrainRun) -> set[tuple[str, Fraction, int]]:

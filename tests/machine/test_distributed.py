@@ -110,7 +110,7 @@ def test_the_same_loss_curve(plan, whole, slug):
 def test_stopped_at_random_moments_they_end_with_the_same_bits(
     whole, grid, slug, targets, tmp_path
 ):
-    """The launcher is told, or everyone, or one process alone; all leave after the same step."""
+    """SIGTERM goes to the launcher, to everyone, or to one process; all stop after the same step."""
     folder, shared = whole
     run, draw, stops = shared[slug], random.Random(slug), 0
     checkpoint = paths.checkpoint(tmp_path, run.id)
@@ -191,7 +191,7 @@ def test_what_cannot_be_sliced_is_refused(plan):
     runs = {slug: run_of(plan, slug) for slug in read_grid()["methods"]}
     assert {slug for slug, run in runs.items() if whole_batch(run.method)} == REFUSED
     with pytest.raises(
-        UserError, match="found ramp, which averages over those who are right; take"
+        UserError, match="found ramp, which averages over the images that are right; take"
     ):
         changed(runs["ramp"], data_parallel=2)
     with pytest.raises(UserError, match="learners side by side or data_parallel, found both"):

@@ -16,11 +16,11 @@ from test_zygote import launched, wait_until
 
 from harness.core.config import read_grid
 from harness.jobs.start import ADDRESS
-from harness.machine.gpus import ALLOCATION, VISIBLE, claim, devices
+from harness.machine.gpus import ALLOCATION, VISIBLE, devices, reserve
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="GPUs are shared out on Linux")
 CLAIM = (
-    "import os, sys; from harness.machine.gpus import claim; locks = claim(int(sys.argv[1])); "
+    "import os, sys; from harness.machine.gpus import reserve; locks = reserve(int(sys.argv[1])); "
     "print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); sys.stdin.read()"
 )
 
@@ -71,12 +71,12 @@ def test_devices_are_the_users_or_the_machines(tmp_path):
 
 def test_where_there_is_nothing_to_choose_nothing_happens(pool, monkeypatch):
     before = os.environ[VISIBLE]
-    assert claim(0) == []
+    assert reserve(0) == []
     monkeypatch.setenv(ALLOCATION, "17")
-    assert claim(2) == []
+    assert reserve(2) == []
     assert os.environ[VISIBLE] == before
     monkeypatch.setenv(VISIBLE, "")
-    assert claim(1) == []
+    assert reserve(1) == []
 
 
 def test_distinct_devices_and_the_third_waits_for_a_killed_one(pool, start):

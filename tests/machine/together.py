@@ -23,16 +23,17 @@ BATCH, STEPS = 33, 6  # 33 is 16 and 17: shares that are not equal
 def steps(run, size):
     """The reported numbers, the weights, and the largest difference to rank 0's weights."""
     _Team.size, _Team.together = size, size > 1
+    recipe = dataclasses.replace(run.recipe, data_parallel=size if size > 1 else None)
+    run = dataclasses.replace(run, recipe=recipe)
     lab = make_lab(run, None, device)
     double = dataclasses.replace(lab, new_model=lambda: lab.new_model().double())
     training, batches, said = run.method.start(double), Batches(run, device), []
     for number in range(STEPS):
         clock = Clock(*divmod(number, 2), STEPS // 2, 2)
-        with distributed.drawing():
-            batch = batches.at(batches.order(clock.epoch), clock.epoch, clock.step)
-            batch = Batch(batch.x.double(), batch.y, batch.index)
-            said.append(distributed.mean(training.step(batch, clock)))
-    distributed.compare(training.state_dict())
+        batch = batches.at(batches.order(clock.epoch), clock.epoch, clock.step)
+        batch = Batch(batch.x.double(), batch.y, batch.index)
+        said.append(distributed.batch_mean(training.step(batch, clock)))
+    distributed.check_equal(training.state_dict())
     assert folded(training.deployed()) is not None
     return said, weights(training.deployed())
 

@@ -1,4 +1,4 @@
-"""The twin that attacks climb is the network itself, up to rounding."""
+"""The folded copy that attacks use is the network itself, up to rounding."""
 
 import copy
 import gc
@@ -11,8 +11,7 @@ from harness.attacks.attack import counting, input_gradient, perturb
 from harness.attacks.losses import climb_cross_entropy, cross_entropy
 from harness.attacks.pgd import PGD
 from harness.data import load
-from harness.models.folding import Affine, _twins, folded
-from harness.models.frozen import frozen
+from harness.models.folding import Affine, _copies, folded, frozen
 from harness.models.networks import ResNet, WideResNet, new_model
 from harness.training.batches import unit
 
@@ -40,7 +39,7 @@ def trained(request):
 
 
 def gradients(model, batch):
-    """Of the network itself and of its twin."""
+    """Of the network itself and of its folded copy."""
     x = batch.x.to(next(model.parameters()).dtype)
     climb = climb_cross_entropy(model, x, batch.y)
     with frozen(model):
@@ -49,21 +48,21 @@ def gradients(model, batch):
 
 
 def test_in_double_precision_the_gradients_are_equal(trained, batch):
-    own, twins = gradients(copy.deepcopy(trained).double(), batch)
-    assert twins.is_contiguous()
-    torch.testing.assert_close(twins, own, rtol=1e-9, atol=1e-12)
+    own, copied = gradients(copy.deepcopy(trained).double(), batch)
+    assert copied.is_contiguous()
+    torch.testing.assert_close(copied, own, rtol=1e-9, atol=1e-12)
 
 
 def test_in_single_precision_the_signs_are_equal(trained, batch):
-    own, twins = gradients(trained, batch)
-    assert (own.sign() == twins.sign()).float().mean() >= 0.999
+    own, copied = gradients(trained, batch)
+    assert (own.sign() == copied.sign()).float().mean() >= 0.999
 
 
 def test_verdicts_under_attack_agree(trained, batch):
     attacked = perturb(PGD.of(LINF), trained, batch.x, batch.y, generator=generator())
-    twin = folded(trained)
-    assert (trained(attacked) - twin(attacked)).abs().max() < 1e-4
-    assert torch.equal(trained(attacked).argmax(1), twin(attacked).argmax(1))
+    copied = folded(trained)
+    assert (trained(attacked) - copied(attacked)).abs().max() < 1e-4
+    assert torch.equal(trained(attacked).argmax(1), copied(attacked).argmax(1))
 
 
 def test_no_batchnorm_is_left(trained):
@@ -72,13 +71,13 @@ def test_no_batchnorm_is_left(trained):
     assert any(isinstance(layer, Affine) for layer in layers) == isinstance(trained, WideResNet)
 
 
-def test_the_twin_follows_the_weights(trained, batch):
+def test_the_folded_copy_follows_the_weights(trained, batch):
     model = copy.deepcopy(trained)
-    twin, before = folded(model), folded(model)(batch.x)
+    copied, before = folded(model), folded(model)(batch.x)
     step(model, batch.x, batch.y)
-    assert folded(model) is twin  # refreshed, not built again
-    assert (twin(batch.x) - before).abs().max() > 1e-3
-    torch.testing.assert_close(twin(batch.x), model.eval()(batch.x), rtol=1e-4, atol=1e-4)
+    assert folded(model) is copied  # refreshed, not built again
+    assert (copied(batch.x) - before).abs().max() > 1e-3
+    torch.testing.assert_close(copied(batch.x), model.eval()(batch.x), rtol=1e-4, atol=1e-4)
     model.double()
     assert folded(model)(batch.x.double()).dtype == torch.float64
     model.linear = torch.nn.Linear(model.linear.in_features, 3).double()
@@ -95,7 +94,7 @@ def test_the_network_is_left_as_it_was(trained, batch):
     assert all(p.requires_grad and p.grad is None for p in model.parameters())
 
 
-def test_passes_through_the_twin_are_counted(trained, batch):
+def test_passes_through_the_folded_copy_are_counted(trained, batch):
     with counting(trained) as passes:
         perturb(PGD.of(LINF), trained, batch.x, batch.y, generator=generator())
     assert (passes.forward, passes.backward) == (LINF.steps, LINF.steps)
@@ -124,10 +123,10 @@ def test_crafting_in_train_mode_sees_batch_statistics(trained, batch):
     assert not torch.equal(one, other)
 
 
-def test_a_forgotten_network_takes_its_twin_along():
+def test_a_forgotten_network_takes_its_folded_copy_along():
     model = new_model("tiny", 1, 10, 0)
     folded(model)
-    count = len(_twins)
+    count = len(_copies)
     del model
     gc.collect()
-    assert len(_twins) == count - 1
+    assert len(_copies) == count - 1

@@ -62,15 +62,15 @@ def test_bfloat16_reaches_learners_in_processes_of_their_own(plan, tmp_path):
 
 
 @needs_a_compiler
-def test_a_compiled_network_and_its_twin_compute_the_same(model, batch):
+def test_a_compiled_network_and_its_folded_copy_compute_the_same(model, batch):
     with torch.no_grad():
         plain = model.eval()(batch.x)
         assert compiled(model, batch.x) is model
         assert not model.training
-        twin = folded(model)
-        assert twin is not None
-        assert twin._compiled_call_impl is not None
-        for network in (model, twin):
+        copied = folded(model)
+        assert copied is not None
+        assert copied._compiled_call_impl is not None
+        for network in (model, copied):
             torch.testing.assert_close(network(batch.x), plain, rtol=1e-4, atol=1e-5)
 
 

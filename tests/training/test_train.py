@@ -11,7 +11,7 @@ from conftest import ROOT, command, run_of
 from harness.attacks.attack import perturb
 from harness.core import paths
 from harness.core.errors import UserError
-from harness.core.files import read_sealed, write_sealed, write_whole
+from harness.core.files import read_with_checksum, write_whole, write_with_checksum
 from harness.data import load
 from harness.grid.plan import Plan
 from harness.models.networks import load_model
@@ -227,9 +227,9 @@ def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_seals(tmp_path):
-    write_sealed(tmp_path / "f", b"payload\n\nmore")
-    assert read_sealed(tmp_path / "f", "thing") == b"payload\n\nmore"
+def test_files_with_a_checksum(tmp_path):
+    write_with_checksum(tmp_path / "f", b"payload\n\nmore")
+    assert read_with_checksum(tmp_path / "f", "thing") == b"payload\n\nmore"
 
 
 def test_a_rehearsal_writes_nothing(plan, tmp_path):

@@ -72,13 +72,13 @@ def test_the_numbers_are_the_learners(watched, lab, batch):
     clock = clocks()[0]
     training.step(batch, clock)
     watcher = Watcher(watched, lab)
-    seen = watcher.look(training, clock)
+    seen = watcher.measure(training, clock)
     networks = training.networks()
     assert list(networks) == ["at", "nt"]
     assert seen["natural:nt"] == accuracy(networks["nt"], watcher.x, watcher.y)
     assert seen["distance_at"] == pytest.approx(distance(networks["at"], training.deployed()))
     copy_into(networks["at"], training.deployed())
-    assert watcher.look(training, clock)["distance_at"] == 0
+    assert watcher.measure(training, clock)["distance_at"] == 0
 
 
 GENERALIST = Generalist((ROBUST, NATURAL), (0.5,) * 4, t_prime=Fraction(0), c=Fraction(1, 4))
@@ -102,14 +102,14 @@ def test_the_look_before_and_after_a_redistribution(watched, parallel, overwrite
     )
     training, clock = stepped(method, lab, batch, 2)
     watcher, state = Watcher(watched, lab), packed(training.state_dict())
-    seen = watcher.look(training, clock)
+    seen = watcher.measure(training, clock)
     for name in ("distance_at", "distance_nt", "theorem2", "theorem2_mean"):
         assert seen[name] > 0
     assert packed(training.state_dict()) == state  # looking overwrites nothing
     training._redistribute()
     if parallel:  # what this process knows of the other's learner is as of its last step
         copy_into(training.learners[1].seen, training.theta_g)
-    then = watcher.look(training, clock)
+    then = watcher.measure(training, clock)
     assert {name: value for name, value in seen.items() if name.endswith(AFTER)} == {
         f"{name}{AFTER}": value for name, value in then.items() if not name.endswith(AFTER)
     }
@@ -123,19 +123,19 @@ def test_no_redistribution_no_second_look(watched, lab, batch):
     seldom = dataclasses.replace(GENERALIST, t_prime=Fraction(1, 2))
     training, clock = stepped(seldom, lab, batch, 1)
     watcher = Watcher(watched, lab)
-    assert not any(AFTER in name for name in watcher.look(training, clock))  # before t'
+    assert not any(AFTER in name for name in watcher.measure(training, clock))  # before t'
     training, clock = stepped(GENERALIST, lab, batch, 4)
-    assert not any(AFTER in name for name in watcher.look(training, clock))  # the run is over
+    assert not any(AFTER in name for name in watcher.measure(training, clock))  # the run is over
 
 
-def test_parallel_learners_look_like_serial_ones(watched, lab, batch):
-    looks = []
+def test_parallel_learners_measure_like_serial_ones(watched, lab, batch):
+    measured = []
     for parallel in (None, True):
         method = dataclasses.replace(GENERALIST, parallel=parallel)
         training, clock = stepped(method, lab, batch, 2)
-        looks.append(Watcher(watched, lab).look(training, clock))
-    assert looks[0] == looks[1]
-    assert f"theorem2{AFTER}" in looks[0]
+        measured.append(Watcher(watched, lab).measure(training, clock))
+    assert measured[0] == measured[1]
+    assert f"theorem2{AFTER}" in measured[0]
 
 
 def test_after_t_prime_the_learners_are_not_one_network(tmp_path):
@@ -183,7 +183,7 @@ def test_the_term_that_is_logged_is_theorem_2s(watched, lab, batch):
     training, clock = stepped(method, lab, batch, 4)
     gamma = gamma_at((1, 1, 1, 0), 11 / 12)
     assert 0.2 < gamma < 0.3
-    seen = Watcher(dataclasses.replace(watched, watch=None), lab).look(training, clock)
+    seen = Watcher(dataclasses.replace(watched, watch=None), lab).measure(training, clock)
     at, nt = map(vector, training.networks().values())
     for name, centre in (
         ("theorem2", vector(training.theta_g)),

