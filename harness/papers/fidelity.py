@@ -122,8 +122,7 @@ Every method trains by the papers' `unified` recipe; another one that is named i
 `Certain` rests on each method's paper or code. `Compared`: one training step of ours against the
 official public code with the same weights, batch and noise, on 2026-11-18; the number is the largest
 difference found then. What differed then and follows the official code now is held by a formula test in
-`tests/baselines/test_baselines.py`, `tests/baselines/test_reductions.py` or `tests/generalist/test_generalist.py`. arXiv numbers were
-written from memory.
+`tests/baselines/` or `tests/generalist/`. arXiv numbers were written from memory.
 
 | method | paper | recipes | certain | guess | known deviations | compared |
 |---|---|---|---|---|---|---|
