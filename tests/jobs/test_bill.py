@@ -131,7 +131,7 @@ def test_a_cascade_takes_the_passes_of_its_components():
 @pytest.mark.parametrize("scale", scales())
 def test_the_bill_names_every_model(scale):
     plan = Plan.read(scale)
-    assert f"{len(plan.runs)} models" in text(plan, known_rates(), None)
+    assert f"{len(plan.runs)} models" in text(plan, meter.rates(plan), None)
 
 
 def test_a_method_that_was_never_measured_is_measured_when_asked_for(plan, monkeypatch):
@@ -149,6 +149,9 @@ def test_the_measured_passes_are_still_right(plan, slug):
 
 @pytest.mark.parametrize("option", ["--no-calibration", "--runs"])
 def test_without_calibration_no_torch(option):
+    """Unless a method is new: torch measures its passes (python -m harness meter keeps them)."""
+    if not {shape(run.method) for run in Plan.read("paper").runs.values()} <= known_rates().keys():
+        pytest.skip("docs/passes.csv lacks a method")
     code = (
         f"import sys; sys.argv = ['plan', '--scale', 'paper', '{option}']; import harness.jobs.plan; "
         "harness.jobs.plan.main(); sys.exit('torch' in sys.modules)"
