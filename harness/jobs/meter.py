@@ -145,16 +145,15 @@ def seconds(run: TrainRun, device: torch.device, budget: float) -> Work:
 
     found = []
     for kind in _PASSES:
-        began, size, least = time.perf_counter(), 2, float("inf")
-        while time.perf_counter() - began + 1.2 * size * least <= budget / 3 or least == float(
-            "inf"
-        ):
+        began, size, least = time.perf_counter(), 2, 0.0
+        while time.perf_counter() - began + 1.2 * size * least <= budget / 3:
             batch = images(size)
             started = time.perf_counter()
             make(kind, batch)
             if device.type == "cuda":
                 torch.cuda.synchronize()
-            least = min(least, (time.perf_counter() - started) / size)
+            took = (time.perf_counter() - started) / size
+            least = min(least or took, took)
             size = min(2 * size, run.recipe.batch_size)
         found.append(least)
     return Work(*found)
