@@ -25,7 +25,7 @@ from typing import ClassVar
 from baselines.at import AT, norm_slug
 from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, project, random_point, steepest
-from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.losses import attack_cross_entropy, cross_entropy
 from harness.core.lazy import torch
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.learner import Average, Learner, Optim, Single, finite
@@ -54,10 +54,10 @@ class UnboxedPGD:
         generator: torch.Generator,
     ) -> torch.Tensor:
         ball, step = self.threat.ball, float(self.threat.step)
-        climb = climb_cross_entropy(model, x, y)
+        attack_loss = attack_cross_entropy(model, x, y)
         now = random_point(ball.norm, x, ball.radius, generator)
         for _ in range(self.threat.steps):
-            moved = now + step * steepest(ball.norm, input_gradient(model, now, climb))
+            moved = now + step * steepest(ball.norm, input_gradient(model, now, attack_loss))
             now = x + project(ball.norm, moved - x, ball.radius)
         return now.clamp(0, 1)
 

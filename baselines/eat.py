@@ -52,7 +52,7 @@ class NormAT:
         self, model: torch.nn.Module, batch: Batch, generator: torch.Generator
     ) -> tuple[torch.Tensor, int]:
         attack = APGD(self.threat.ball, self.threat.steps)
-        found = searched(attack, model, batch.x, batch.y, generator)
+        found = searched(attack, model, batch.x, batch.y)
         loss = cross_entropy(model(found.best), batch.y).mean()
         return loss, int((~found.right).sum())
 

@@ -23,7 +23,7 @@ from typing import ClassVar
 from baselines.at import norm_slug
 from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, project, steepest
-from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.losses import attack_cross_entropy, cross_entropy
 from harness.core.lazy import torch
 from harness.machine.distributed import per_image
 from harness.training.contracts import Batch, Clock
@@ -59,7 +59,7 @@ class ClippedFGSM:
         def clipped(point: torch.Tensor) -> torch.Tensor:
             return model(point.clamp(0, 1))
 
-        gradient = input_gradient(clipped, x + delta, climb_cross_entropy(model, x, y))
+        gradient = input_gradient(clipped, x + delta, attack_cross_entropy(model, x, y))
         delta = project(norm, delta + float(self.step) * steepest(norm, gradient), radius)
         return (x + delta).clamp(0, 1)
 

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, into, steepest
-from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.losses import attack_cross_entropy, cross_entropy
 from harness.core.errors import expected
 from harness.core.lazy import torch
 from harness.training.contracts import Batch, Clock
@@ -66,18 +66,18 @@ class MultiSteepest:
         *,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        climb = climb_cross_entropy(model, x, y)
+        attack_loss = attack_cross_entropy(model, x, y)
         wide = (-1, *[1] * (x.dim() - 1))
         now, best, best_loss = x, x, torch.full((len(x),), -torch.inf, device=x.device)
         for share in self._l1_shares(x, generator):
-            gradient = input_gradient(model, now, climb)
+            gradient = input_gradient(model, now, attack_loss)
             chosen, loss = now, torch.full_like(best_loss, -torch.inf)
             for threat in self.threats:
                 ball = threat.ball
                 step = float(threat.step) * steepest(ball.norm, gradient, share)
                 candidate = into(ball.norm, x, now + step, ball.radius)
                 with torch.no_grad():
-                    height = climb(model(candidate))
+                    height = attack_loss(model(candidate))
                 higher = height > loss
                 chosen = torch.where(higher.view(wide), candidate, chosen)
                 loss = torch.where(higher, height, loss)

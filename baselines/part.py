@@ -30,7 +30,7 @@ from typing import ClassVar
 from baselines.at import AT, norm_slug
 from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, into, steepest
-from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.losses import attack_cross_entropy, cross_entropy
 from harness.core.errors import expected, unknown
 from harness.core.lazy import torch
 from harness.machine.distributed import per_image
@@ -62,11 +62,11 @@ class PixelPGD:
         *,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        step, climb = float(self.threat.step), climb_cross_entropy(model, x, y)
+        step, attack_loss = float(self.threat.step), attack_cross_entropy(model, x, y)
         noise = per_image(torch.rand, x.shape, generator=generator, device=x.device, dtype=x.dtype)
         adversarial = x + (2 * noise - 1) * self.threat.ball.radius
         for _ in range(self.threat.steps):
-            gradient = input_gradient(model, adversarial, climb)
+            gradient = input_gradient(model, adversarial, attack_loss)
             moved = adversarial + step * steepest("linf", gradient)
             adversarial = into("linf", x, moved, self.radius)
         return adversarial

@@ -16,28 +16,28 @@ from harness.core.config import ROOT
 from harness.core.paths import read_description
 from harness.evaluation.records import read_records
 from harness.grid.plan import Plan
-from harness.jobs.bill import of_evaluation, of_training, shape
-from harness.jobs.meter import calibrated
+from harness.jobs.bill import kind, of_evaluation, of_training, shape
+from harness.jobs.meter import prices, rates
 
 RESULTS = ROOT / "results"
 
 
 def measure(results: Path = RESULTS) -> list[Row]:
     plan = Plan.read("lite")
-    rates, prices, _ = calibrated(plan, "cpu", None)
+    known, (price_of, _) = rates(plan), prices(plan, "cpu", None)
     rows, billed, taken = [], 0.0, 0.0
     for run in plan.runs.values():
         if not paths.description(results, run.id).exists():
             continue
-        price = prices[run.network, run.dataset]
-        expected = of_training(run, rates[shape(run.method)]).at(price)
+        price = price_of[kind(run)]
+        expected = of_training(run, known[shape(run.method)]).at(price)
         found = read_description(results, run.id)["cpu_seconds"]
         billed, taken = billed + expected, taken + found
         note = f"{found:.0f} s, billed {expected:.0f} s ({100 * (expected / found - 1):+.0f} %)"
         evaluation = plan.evaluations.get(run.id)
         if evaluation and paths.records(results, evaluation.id).exists():
             spent = read_records(paths.records(results, evaluation.id))[1]["cpu_seconds"]
-            bound = of_evaluation(evaluation).at(price)
+            bound = of_evaluation(evaluation.probes).at(price)
             note += f"; evaluation {spent:.0f} s, at most {bound:.0f} s"
         rows.append(Row(f"training of {run.id}", note))
     error = 100 * (billed / taken - 1)

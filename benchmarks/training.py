@@ -17,8 +17,8 @@ from baselines.nt import NT
 from benchmarks import plain
 from benchmarks.setting import CLOCK, digits, lab_for, new_network, paper_method
 from benchmarks.timing import Row, Times, faster, in_turn
-from harness.attacks.attack import climbed, input_gradient
-from harness.attacks.losses import climb_cross_entropy
+from harness.attacks.attack import attack_view, input_gradient
+from harness.attacks.losses import attack_cross_entropy
 from harness.attacks.pgd import PGD
 from harness.models.folding import frozen
 from harness.training.learner import Average, Learner, Optim, Single
@@ -77,11 +77,11 @@ def adversarial_step() -> list[Row]:
 def equal_signs(model: torch.nn.Module, same: torch.nn.Module) -> float:
     """Of the gradient that an attack sees: by our attacks' network and by the plain one."""
     batch = digits(BATCH, split="test")
-    climb = climb_cross_entropy(model, batch.x, batch.y)
-    with climbed(model) as network:
-        ours = input_gradient(network, batch.x, climb)
+    attack_loss = attack_cross_entropy(model, batch.x, batch.y)
+    with attack_view(model) as network:
+        ours = input_gradient(network, batch.x, attack_loss)
     with frozen(same):
-        theirs = input_gradient(same, batch.x, climb)
+        theirs = input_gradient(same, batch.x, attack_loss)
     return float((ours.sign() == theirs.sign()).float().mean())
 
 

@@ -1,15 +1,19 @@
 """APGD as a training attack: Croce & Hein, "Reliable evaluation ...", ICML 2020; for l_1 "Mind the
-box: l_1-APGD", ICML 2021. Ten steps from the image itself, the point of highest loss is the answer.
+box: l_1-APGD", ICML 2021. It takes ten steps from the image itself and returns the point of highest
+loss.
 
-Step size starts at 2 eps (l_1: eps), with momentum 0.75. At checkpoints, after 22 % of the steps and
-then ever sooner (3 % less each time, never under 6 %), an example whose loss rose in at most 75 % of
-the steps since, or whose best loss stands still while its step size did too, halves its step and goes
-back to its best point. For l_1 each step moves the largest gradient coordinates only; how many (at
-first 5 %) follows the sparsity of the perturbation itself, and a step size that no longer makes it
-sparser shrinks by 1.5, to no less than a tenth; both are reconsidered every 4 % of the steps, so with
-ten steps at each. These are the settings of E-AT's released training code, not of AutoAttack.
+l_inf and l_2: the step size starts at 2 eps, with momentum 0.75. Checkpoints come after 22 % of the
+steps and then at gaps that shrink by 3 % of the steps, down to 6 %. At a checkpoint an example
+halves its step size and returns to its best point if its loss rose in at most 75 % of the steps
+since the last one, or if neither its best loss nor its step size has changed since then.
 
-Evaluation does not use this file: there AutoAttack's own code is the reference.
+l_1: the step size starts at eps. Each step moves only the coordinates of largest gradient, at first
+5 % of them; later their number follows the sparsity of the perturbation. A step size that no longer
+makes the perturbation sparser shrinks by 1.5, down to a tenth. Checkpoints come every 4 % of the
+steps, so with ten steps at each one.
+
+These are the settings of E-AT's released training code, not of AutoAttack. Evaluation does not use
+this file: it uses AutoAttack's own code.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.attacks.attack import perturb
+from harness.attacks.attack import OneBall, attack_view, check_budget
 from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import cross_entropy
 from harness.core.lazy import torch
@@ -29,7 +33,7 @@ _FIRST_SPARSITY = 0.05
 
 @dataclass(frozen=True)
 class Found:
-    """What an attack saw on its way: the best point, its loss, and who was right at every iterate."""
+    """The result of a search: best point, its loss, and who was right at every iterate."""
 
     best: torch.Tensor
     loss: torch.Tensor
@@ -37,15 +41,13 @@ class Found:
 
 
 @dataclass(frozen=True)
-class APGD:
+class APGD(OneBall):
+    """PGD that adapts its step size for each example."""
+
     ball: Ball
     steps: int = 10
 
     REVISION: ClassVar[int] = 1
-
-    @property
-    def balls(self) -> tuple[Ball, ...]:
-        return (self.ball,)
 
     @property
     def slug(self) -> str:
@@ -62,110 +64,118 @@ class APGD:
         return self.search(model, x, y).best
 
     def search(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Found:
-        norm, radius = self.ball.norm, self.ball.radius
-        wide = (len(x), *[1] * (x.dim() - 1))
-        right = torch.ones(len(x), dtype=torch.bool, device=x.device)
-
-        def look(point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            nonlocal right
-            point = point.detach().requires_grad_(True)
-            with torch.enable_grad():
-                logits = model(point)
-                loss = cross_entropy(logits, y)
-            right = right & (logits.argmax(dim=1) == y)
-            return loss.detach(), torch.autograd.grad(loss.sum(), point)[0]
-
-        loss, gradient = look(x)
-        now, before = x.clone(), x.clone()
-        best, best_loss, best_gradient = now.clone(), loss.clone(), gradient.clone()
-        longest = radius * (1.0 if norm == "l1" else 2.0)
-        size = torch.full(wide, longest, device=x.device, dtype=x.dtype)
-        keep = torch.full((len(x),), _FIRST_SPARSITY, device=x.device)
-        changed = torch.full((len(x),), float(x[0].numel()) if len(x) else 0.0, device=x.device)
-        rises, last_loss = torch.zeros_like(loss), torch.zeros_like(loss)
-        checkpoints, best_then = _checkpoints(self.steps, norm), best_loss.clone()
-        halved_then = torch.ones(len(x), dtype=torch.bool, device=x.device)
-        last_checkpoint = 0
+        loss, gradient, right = _evaluated(model, x, y)
+        now, best = x.clone(), _Best(x, loss, gradient)
+        rule = (_Sparse if self.ball.norm == "l1" else _Halving)(self.ball, x, loss)
+        checkpoints = _checkpoints(self.steps, self.ball.norm)
         for step in range(1, self.steps + 1):
-            if norm == "l1":
-                direction = _sparse(gradient, keep)
-                forward = into(norm, x, now + size * direction, radius)
-                now, before = forward, now
-            else:
-                forward = into(norm, x, now + size * steepest(norm, gradient), radius)
-                ahead = now + _MOMENTUM * (forward - now) + (1 - _MOMENTUM) * (now - before)
-                now, before = into(norm, x, ahead if step > 1 else forward, radius), now
-            loss, gradient = look(now)
-            rises += (loss > last_loss).float()  # the first step counts as a rise, as in their code
-            last_loss = loss
-            better = loss > best_loss
-            best_loss = torch.where(better, loss, best_loss)
-            best = torch.where(better.view(wide), now, best)
-            best_gradient = torch.where(better.view(wide), gradient, best_gradient)
-            if step not in checkpoints:
-                continue
-            if norm == "l1":
-                count = (best - x).abs().gt(0).flatten(1).sum(dim=1).float()
-                reset = count / changed.clamp_min(1) < 0.95
-                keep = (count / x[0].numel() / 1.5).clamp(min=1 / x[0].numel(), max=1.0)
-                smaller = (size / 1.5).clamp(min=longest / 10)
-                size = torch.where(reset.view(wide), torch.full_like(size, longest), smaller)
-                changed = count
-            else:
-                since = step - last_checkpoint
-                stuck = (best_loss <= best_then) & ~halved_then
-                reset = (rises <= _RISES_WANTED * since) | stuck
-                size = torch.where(reset.view(wide), size / 2, size)
-                halved_then, best_then, rises = reset, best_loss.clone(), torch.zeros_like(rises)
-            now = torch.where(reset.view(wide), best, now)
-            gradient = torch.where(reset.view(wide), best_gradient, gradient)
-            last_checkpoint = step
-        return Found(best, best_loss, right)
+            now = rule.moved(now, gradient)
+            loss, gradient, still = _evaluated(model, now, y)
+            right = right & still
+            rule.count(loss)
+            best.update(now, loss, gradient)
+            if step in checkpoints:
+                back = _wide(rule.adapt(best), x)
+                now = torch.where(back, best.point, now)
+                gradient = torch.where(back, best.gradient, gradient)
+        return Found(best.point, best.loss, right)
 
 
-@dataclass
-class Remembered:
-    """An attack for `perturb` that keeps what APGD saw, not its answer alone."""
-
-    attack: APGD
-    found: Found | None = None
-
-    @property
-    def balls(self) -> tuple[Ball, ...]:
-        return self.attack.balls
-
-    @property
-    def slug(self) -> str:
-        return self.attack.slug
-
-    def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        self.found = self.attack.search(model, x, y)
-        return self.found.best
+def _evaluated(
+    model: torch.nn.Module, point: torch.Tensor, y: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Loss, input gradient, and who is right."""
+    point = point.detach().requires_grad_(True)
+    with torch.enable_grad():
+        logits = model(point)
+        loss = cross_entropy(logits, y)
+    gradient = torch.autograd.grad(loss.sum(), point)[0]
+    return loss.detach(), gradient, logits.argmax(dim=1) == y
 
 
-def searched(
-    attack: APGD,
-    model: torch.nn.Module,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    generator: torch.Generator,
-) -> Found:
-    """`perturb` by APGD, with its losses and who was right throughout."""
-    remembered = Remembered(attack)
-    perturb(remembered, model, x, y, generator=generator)
-    assert remembered.found is not None
-    return remembered.found
+def _wide(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """One value per example, shaped to broadcast against the images."""
+    return values.view(len(x), *[1] * (x.dim() - 1))
+
+
+class _Best:
+    """The point of highest loss so far, for each example."""
+
+    def __init__(self, point: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor) -> None:
+        self.point, self.loss, self.gradient = point.clone(), loss.clone(), gradient.clone()
+
+    def update(self, point: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor) -> None:
+        better = loss > self.loss
+        self.loss = torch.where(better, loss, self.loss)
+        self.point = torch.where(_wide(better, point), point, self.point)
+        self.gradient = torch.where(_wide(better, point), gradient, self.gradient)
+
+
+class _Halving:
+    """Steps in l_inf and l_2: with momentum, and a size that halves at checkpoints."""
+
+    def __init__(self, ball: Ball, x: torch.Tensor, loss: torch.Tensor) -> None:
+        self.ball, self.x = ball, x
+        self.size = torch.full((len(x),), 2.0 * ball.radius, device=x.device, dtype=x.dtype)
+        self.before: torch.Tensor | None = None  # the point before the current one
+        self.rises, self.steps = torch.zeros_like(loss), 0  # since the last checkpoint
+        self.last_loss = torch.zeros_like(loss)  # so the first step counts as a rise, as in E-AT
+        self.best_then = loss.clone()
+        self.halved_then = torch.ones(len(x), dtype=torch.bool, device=x.device)
+
+    def moved(self, now: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        norm, radius, x = self.ball.norm, self.ball.radius, self.x
+        after = into(norm, x, now + _wide(self.size, x) * steepest(norm, gradient), radius)
+        if self.before is not None:
+            after = now + _MOMENTUM * (after - now) + (1 - _MOMENTUM) * (now - self.before)
+        self.before = now
+        return into(norm, x, after, radius)
+
+    def count(self, loss: torch.Tensor) -> None:
+        self.rises += (loss > self.last_loss).float()
+        self.last_loss = loss
+        self.steps += 1
+
+    def adapt(self, best: _Best) -> torch.Tensor:
+        """Halve the step size of some examples; these return to their best point."""
+        stuck = (best.loss <= self.best_then) & ~self.halved_then
+        back = (self.rises <= _RISES_WANTED * self.steps) | stuck
+        self.size = torch.where(back, self.size / 2, self.size)
+        self.halved_then, self.best_then = back, best.loss.clone()
+        self.rises, self.steps = torch.zeros_like(self.rises), 0
+        return back
+
+
+class _Sparse:
+    """Steps in l_1: along few coordinates, whose number follows the perturbation's sparsity."""
+
+    def __init__(self, ball: Ball, x: torch.Tensor, loss: torch.Tensor) -> None:
+        self.ball, self.x, self.pixels = ball, x, x.shape[1:].numel()
+        self.size = torch.full((len(x),), ball.radius, device=x.device, dtype=x.dtype)
+        self.share = torch.full((len(x),), _FIRST_SPARSITY, device=x.device)
+        self.changed = torch.full((len(x),), float(self.pixels), device=x.device)
+
+    def moved(self, now: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        step = _wide(self.size, self.x) * _sparse_direction(gradient, self.share)
+        return into("l1", self.x, now + step, self.ball.radius)
+
+    def count(self, loss: torch.Tensor) -> None:
+        """The rule does not depend on the loss."""
+
+    def adapt(self, best: _Best) -> torch.Tensor:
+        """Sparser examples return to their best point and first step size; others step shorter."""
+        changed = (best.point - self.x).abs().gt(0).flatten(1).sum(dim=1).float()
+        sparser = changed / self.changed.clamp_min(1) < 0.95
+        self.share = (changed / self.pixels / 1.5).clamp(min=1 / self.pixels, max=1.0)
+        longest = self.ball.radius
+        shorter = (self.size / 1.5).clamp(min=longest / 10)
+        self.size = torch.where(sparser, torch.full_like(self.size, longest), shorter)
+        self.changed = changed
+        return sparser
 
 
 def _checkpoints(steps: int, norm: str) -> set[int]:
-    """Steps at which the step size is reconsidered."""
+    """The steps after which the step size may change."""
     if norm == "l1":
         gap = max(int(0.04 * steps), 1)
         return set(range(gap, steps + 1, gap))
@@ -176,10 +186,18 @@ def _checkpoints(steps: int, norm: str) -> set[int]:
     return found
 
 
-def _sparse(gradient: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
-    """The unit l_1 direction over each example's own share of largest coordinates."""
+def _sparse_direction(gradient: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+    """The unit l_1 direction over a share of each example's largest coordinates."""
     size = gradient.abs().flatten(1)
-    count = (keep * size.shape[1]).round().clamp(1, size.shape[1]).long()
+    count = (share * size.shape[1]).round().clamp(1, size.shape[1]).long()
     rank = size.argsort(dim=1, descending=True).argsort(dim=1)
     mask = (rank < count[:, None]).to(gradient.dtype) / count[:, None]
     return gradient.sign() * mask.view_as(gradient)
+
+
+def searched(attack: APGD, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Found:
+    """`perturb` by APGD, with the losses and who was right throughout."""
+    with attack_view(model) as network:
+        found = attack.search(network, x, y)
+    check_budget(attack, x, found.best)
+    return found

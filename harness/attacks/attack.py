@@ -1,8 +1,8 @@
-"""What an attack is, and the one wrapper through which every attack is run.
+"""The contract of an attack, and `perturb`, which runs every attack.
 
-An attack is a frozen dataclass that can be called. `perturb` guarantees what no attack may forget: same
-shape, in the ball and the box, finite; model mode, BatchNorm buffers and parameter gradients as
-they were. Gradients are taken with respect to the image only.
+An attack is a frozen dataclass that can be called. `perturb` guarantees: same shape, in the ball and
+the box, finite; model mode, BatchNorm buffers and parameter gradients are restored. Gradients are
+taken with respect to the image only.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.attacks.balls import Ball
-from harness.attacks.losses import Climb
+from harness.attacks.losses import AttackLoss
+from harness.attacks.work import Work
 from harness.core.errors import expected
 from harness.core.lazy import torch
 
@@ -24,7 +25,7 @@ ORDERS = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}
 
 @dataclass(frozen=True)
 class Threat:
-    """What a training adversary may do: its ball, its step size, its number of steps."""
+    """The adversary of a training: ball, step size, number of steps."""
 
     ball: Ball
     step: Fraction
@@ -33,7 +34,7 @@ class Threat:
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise expected("at least one attack step", f"steps = {self.steps}", "write steps: 10")
-        Ball(self.ball.norm, self.step)  # a step is a radius too: the same slip of scale
+        Ball(self.ball.norm, self.step)  # checks the scale of the step too
 
     @property
     def norm(self) -> str:
@@ -41,6 +42,8 @@ class Threat:
 
 
 class Attack(Protocol):
+    """Finds a perturbed image for each image of a batch."""
+
     @property
     def balls(self) -> tuple[Ball, ...]:
         """Each perturbation lies in at least one of these."""
@@ -60,7 +63,7 @@ class Attack(Protocol):
 
 
 class Staged(Protocol):
-    """What an evaluation runs: attacks in turn, each on those who survived the ones before."""
+    """What an evaluation runs: attacks in turn, each on the images that survived the ones before."""
 
     @property
     def slug(self) -> str: ...
@@ -68,25 +71,43 @@ class Staged(Protocol):
     @property
     def stages(self) -> tuple[Attack, ...]: ...
 
+    def work(self, classes: int) -> Work:
+        """The most passes that an image takes, of a data set with so many classes."""
+        ...
+
+
+class OneBall:
+    """What attacks in a single ball share: they have one stage."""
+
+    ball: Ball
+
+    @property
+    def balls(self) -> tuple[Ball, ...]:
+        return (self.ball,)
+
+    @property
+    def stages(self) -> tuple[Any, ...]:
+        return (self,)
+
 
 def input_gradient(
-    model: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, climb: Climb
+    model: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, loss: AttackLoss
 ) -> torch.Tensor:
     """The gradient of the summed loss with respect to the image: examples stay independent."""
     x = x.detach().requires_grad_(True)
     with torch.enable_grad():
-        loss = climb(model(x)).sum()
-    return torch.autograd.grad(loss, x)[0]
+        total = loss(model(x)).sum()
+    return torch.autograd.grad(total, x)[0]
 
 
 @contextmanager
-def climbed(model: torch.nn.Module, mode: str = "eval") -> Iterator[torch.nn.Module]:
-    """What an attack works on: in eval mode the folded twin, where there is one."""
+def attack_view(model: torch.nn.Module, mode: str = "eval") -> Iterator[torch.nn.Module]:
+    """The network that an attack sees: frozen; in eval mode its folded copy, if it has one."""
     from harness.models.folding import folded, frozen
 
-    twin = folded(model) if mode == "eval" else None
-    if twin is not None:
-        yield twin
+    copy = folded(model) if mode == "eval" else None
+    if copy is not None:
+        yield copy
     else:
         with frozen(model, mode):
             yield model
@@ -101,14 +122,15 @@ def perturb(
     generator: torch.Generator,
     mode: str = "eval",
 ) -> torch.Tensor:
-    """Run an attack and hold it to its postconditions."""
-    with climbed(model, mode) as network:
+    """Run an attack and check its result."""
+    with attack_view(model, mode) as network:
         adversarial = attack(network, x, y, generator=generator).detach()
     check_budget(attack, x, adversarial)
     return adversarial
 
 
 def check_budget(attack: Attack, x: torch.Tensor, adversarial: torch.Tensor) -> None:
+    """Fail if a perturbed image has another shape or lies outside ball or box."""
     if adversarial.shape != x.shape:
         raise AssertionError(f"{attack.slug} changed the shape {x.shape} to {adversarial.shape}")
     if not len(x):
@@ -118,7 +140,7 @@ def check_budget(attack: Attack, x: torch.Tensor, adversarial: torch.Tensor) -> 
     for ball in attack.balls:
         size = torch.linalg.vector_norm(difference, ORDERS[ball.norm], dim=1)
         within |= size <= ball.radius * (1 + _TOLERANCE) + _TOLERANCE
-    # One answer, so that a GPU is asked to synchronise once; NaN fails it too.
+    # One test, so that a GPU synchronises once; NaN fails it too.
     if not bool(within.all() & (adversarial.min() >= 0) & (adversarial.max() <= 1)):
         balls = " or ".join(f"{ball.norm} {ball.eps}" for ball in attack.balls)
         raise AssertionError(
@@ -128,7 +150,7 @@ def check_budget(attack: Attack, x: torch.Tensor, adversarial: torch.Tensor) -> 
 
 @dataclass
 class Passes:
-    """Network passes really made, in batches and in examples."""
+    """Counted network passes, in batches and in examples."""
 
     forward: int = 0
     backward: int = 0
@@ -144,13 +166,13 @@ def counting(model: torch.nn.Module) -> Iterator[Passes]:
     """Count forward passes, and backward passes by the gradients that reach the logits."""
     passes = Passes()
 
-    def on_forward(module, inputs, logits) -> None:
+    def on_forward(module: torch.nn.Module, inputs: Any, logits: torch.Tensor) -> None:
         examples = len(logits)
         passes.forward += 1
         passes.forward_examples += examples
         if logits.requires_grad:
 
-            def on_backward(gradient) -> None:
+            def on_backward(gradient: torch.Tensor) -> None:
                 passes.backward += 1
                 passes.backward_examples += examples
 

@@ -1,12 +1,16 @@
-"""AutoAttack's components, from `pyautoattack`, as attacks of ours: the one place for its traps.
+"""AutoAttack's components, from `pyautoattack`, as attacks of this harness.
 
-A fresh object per call (it keeps state); built as `standard`, since `custom` leaves five restarts; no
-more target classes than there are; contiguous float32; its seeds stay inside `fork_rng`, because it
-reseeds torch's global generator on every batch; parameters frozen by `perturb`, which FAB would
-otherwise differentiate; its warnings, which are log records, are kept. Its own state file does not
-reload, so resuming is ours, by shards of examples.
+Its pitfalls are handled here:
+- it keeps state, so each call makes a new object;
+- `custom` keeps five restarts, so the object is built as `standard`;
+- it must not have more target classes than there are;
+- it wants contiguous float32;
+- it reseeds torch's global generator on every batch, so it runs inside `fork_rng`;
+- FAB would differentiate the parameters, so `perturb` freezes them;
+- its warnings are log records, which are collected;
+- its own state file does not reload, so the evaluation resumes by shards of examples.
 
-APGD_dlr is not part of AutoAttack's standard version; a column of the papers has it all the same.
+APGD_dlr is not part of AutoAttack's standard version, but the papers have a column for it.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harness.attacks.attack import Attack
+from harness.attacks.attack import OneBall
 from harness.attacks.balls import Ball
+from harness.attacks.work import Work
 from harness.core.errors import unknown
 from harness.core.lazy import torch
 
@@ -30,8 +35,8 @@ _LOGGER = "auto-attack"
 
 
 @dataclass(frozen=True)
-class Component:
-    """One component. The defaults are AutoAttack's own; a scale may shorten them, visibly."""
+class Component(OneBall):
+    """One component. The defaults are AutoAttack's own; a scale may shorten them."""
 
     ball: Ball
     name: str
@@ -46,16 +51,19 @@ class Component:
             raise unknown("component", self.name, COMPONENTS, "AutoAttack")
 
     @property
-    def balls(self) -> tuple[Ball, ...]:
-        return (self.ball,)
-
-    @property
     def slug(self) -> str:
         return f"{self.name.replace('-', '_')}_{self.ball.norm}"
 
-    @property
-    def stages(self) -> tuple[Attack, ...]:
-        return (self,)
+    def work(self, classes: int) -> Work:
+        """For l_inf and l_2, without some ten forward passes that inspect the network."""
+        targets = min(self.targets, classes - 1)
+        return {
+            "apgd-ce": Work(input_gradients=self.steps + 1),
+            "apgd-dlr": Work(input_gradients=self.steps + 1),
+            "apgd-t": Work(input_gradients=targets * (self.steps + 1)),
+            "fab-t": Work(forward=targets * self.steps, input_gradients=targets * self.steps),
+            "square": Work(forward=self.queries),
+        }[self.name]
 
     def __call__(
         self,
@@ -98,7 +106,7 @@ class Component:
         return attack
 
     def _possible(self, classes: int) -> str:
-        """The component, or the nearest one that so few classes allow: DLR looks at third places."""
+        """The component, or the nearest one for so few classes: DLR needs a third-largest logit."""
         needs = {"apgd-t": 4, "apgd-dlr": 3}.get(self.name, 2)
         if classes >= needs:
             return self.name
@@ -111,7 +119,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Cascade:
-    """Several components in turn, each on what survived: the cheapest way to AutoAttack alone."""
+    """Several components in turn, each on the images that survived the ones before."""
 
     components: tuple[Component, ...]
 
@@ -126,28 +134,32 @@ class Cascade:
         return f"aa_{self.components[0].ball.norm}"
 
     @property
-    def stages(self) -> tuple[Attack, ...]:
+    def stages(self) -> tuple[Component, ...]:
         return self.components
+
+    def work(self, classes: int) -> Work:
+        return sum((component.work(classes) for component in self.components), Work())
 
     @classmethod
     def standard(cls, ball: Ball, **budget: int) -> Cascade:
+        """AutoAttack's standard version."""
         return cls(tuple(Component(ball, name, **budget) for name in STANDARD))
 
 
 @contextmanager
 def listening() -> Iterator[set[str]]:
-    """The warnings that AutoAttack logs meanwhile; nothing of its chatter reaches the terminal."""
+    """Collect the warnings that AutoAttack logs; the terminal shows none of them."""
     heard: set[str] = set()
 
-    class Ear(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             heard.add(record.getMessage().partition(" See ")[0])
 
-    logger, ear = logging.getLogger(_LOGGER), Ear(logging.WARNING)
+    logger, collector = logging.getLogger(_LOGGER), Collector(logging.WARNING)
     propagate, logger.propagate = logger.propagate, False
-    logger.addHandler(ear)
+    logger.addHandler(collector)
     try:
         yield heard
     finally:
-        logger.removeHandler(ear)
+        logger.removeHandler(collector)
         logger.propagate = propagate

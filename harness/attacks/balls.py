@@ -1,9 +1,9 @@
 """l_inf, l_2 and l_1 balls around an image: projection, random points, steepest ascent.
 
-All functions work on batches; `radius` is a number or a tensor that broadcasts against the batch,
-so a per-pixel or per-example radius needs no code of its own. The box [0,1] is applied last: it
-moves every coordinate towards the image, so it cannot raise any l_p norm of the difference. For l_1
-that clamp would leave the ball's corners unused: `into` projects on ball and box together, exactly.
+All functions work on batches. `radius` is a number or a tensor that broadcasts against the batch, so
+it may differ by pixel or by example. The box [0,1] is applied last: it moves every coordinate
+towards the image, so it raises no l_p norm of the difference. For l_1 that would leave the ball's
+corners unused, so `into` projects on ball and box together, exactly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.core.errors import expected, unknown
 from harness.core.lazy import torch
 from harness.machine.distributed import per_image
 
-# Images live in [0,1]. A radius above these can only be a slip of scale (8 for 8/255).
+# Images are in [0,1]. A larger radius is a mistake of scale (8 for 8/255).
 _LARGEST = {"linf": 1, "l2": 7, "l1": 100}
 _TINY = 1e-12
 
@@ -42,6 +42,7 @@ class Ball:
 
     @property
     def radius(self) -> float:
+        """eps as a float."""
         return float(self.eps)
 
 
@@ -63,12 +64,12 @@ def project(norm: str, delta: torch.Tensor, radius: float | torch.Tensor) -> tor
 
 
 def _shrink(delta: torch.Tensor, room: torch.Tensor, radius: float | torch.Tensor) -> torch.Tensor:
-    """The nearest d with sum |d_i| <= radius and |d_i| <= room_i, of delta's signs.
+    """The nearest d with sum |d_i| <= radius, |d_i| <= room_i and the signs of delta.
 
     It is d_i = min(max(|delta_i| - s, 0), room_i) for the one s >= 0 that meets the radius. The sum is
     piecewise linear in s, with corners where a coordinate leaves its room (|delta_i| - room_i) and
-    where it vanishes (|delta_i|): sort the corners, sum the slopes, solve on the right piece. In double
-    precision: the sums run over whole images.
+    where it becomes zero (|delta_i|): sort the corners, sum the slopes, solve on the right piece.
+    Double precision, because the sums run over whole images.
     """
     size, room = delta.abs().flatten(1).double(), room.flatten(1).double()
     inside = torch.minimum(size, room)

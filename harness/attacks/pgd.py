@@ -1,7 +1,4 @@
-"""PGD and its kin: an attack is loss x start x step x projection.
-
-FGSM, MIM and CW are compositions of the same parts.
-"""
+"""PGD, and FGSM, MIM and CW as settings of it: an attack is loss x start x step x projection."""
 
 from __future__ import annotations
 
@@ -10,9 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from harness.attacks.attack import Attack, Threat, check_budget, climbed, input_gradient
+from harness.attacks.attack import OneBall, Threat, attack_view, check_budget, input_gradient
 from harness.attacks.balls import Ball, into, random_point, steepest
-from harness.attacks.losses import CLIMBS
+from harness.attacks.losses import ATTACK_LOSSES, NEED_CLEAN
+from harness.attacks.work import Work
 from harness.core.errors import unknown
 from harness.core.lazy import torch
 from harness.machine.distributed import per_image
@@ -28,11 +26,11 @@ def fgsm(ball: Ball) -> PGD:
 
 
 @dataclass(frozen=True)
-class PGD:
-    """Projected gradient ascent (Madry et al. 2018); the last iterate is the answer.
+class PGD(OneBall):
+    """Projected gradient ascent (Madry et al. 2018); returns the last iterate.
 
-    FGSM, MIM and CW are compositions of the same parts: one full step from the image itself; momentum
-    on the gradient over its mean absolute value (Dong et al. 2018); the margin as the loss.
+    FGSM is one full step from the image itself; MIM has momentum on the gradient over its mean absolute
+    value (Dong et al. 2018); CW has the margin as its loss.
     """
 
     ball: Ball
@@ -47,16 +45,12 @@ class PGD:
     def __post_init__(self) -> None:
         if self.start not in STARTS:
             raise unknown("start", self.start, STARTS, "PGD")
-        if self.loss not in CLIMBS:
-            raise unknown("attack loss", self.loss, CLIMBS, "PGD")
+        if self.loss not in ATTACK_LOSSES:
+            raise unknown("attack loss", self.loss, ATTACK_LOSSES, "PGD")
 
     @classmethod
     def of(cls, threat: Threat, start: str = "uniform", loss: str = "ce") -> PGD:
         return cls(threat.ball, threat.step, threat.steps, start, loss)
-
-    @property
-    def balls(self) -> tuple[Ball, ...]:
-        return (self.ball,)
 
     @property
     def slug(self) -> str:
@@ -65,9 +59,8 @@ class PGD:
         name = "mim" if self.momentum is not None else "cw" if self.loss == "margin" else "pgd"
         return f"{name}{self.steps}_{self.ball.norm}"
 
-    @property
-    def stages(self) -> tuple[Attack, ...]:
-        return (self,)
+    def work(self, classes: int) -> Work:
+        return Work(forward=self.loss in NEED_CLEAN, input_gradients=self.steps)
 
     def __call__(
         self,
@@ -87,13 +80,13 @@ class PGD:
         y: torch.Tensor,
         generator: torch.Generator,
     ) -> Iterator[torch.Tensor]:
-        """The image after each step: PGD of fewer steps is this one on its way."""
+        """The image after each step; a PGD of fewer steps finds the same images."""
         norm, radius, step = self.ball.norm, self.ball.radius, float(self.step)
-        climb = CLIMBS[self.loss](model, x, y)
+        loss = ATTACK_LOSSES[self.loss](model, x, y)
         adversarial = start_point(self.start, self.ball, x, generator)
         velocity = torch.zeros_like(x)
         for _ in range(self.steps):
-            gradient = input_gradient(model, adversarial, climb)
+            gradient = input_gradient(model, adversarial, loss)
             if self.momentum is not None:
                 size = gradient.abs().flatten(1).mean(dim=1).view(-1, *[1] * (x.dim() - 1))
                 velocity = self.momentum * velocity + gradient / size.clamp_min(_TINY)
@@ -105,6 +98,7 @@ class PGD:
 def start_point(
     start: str, ball: Ball, x: torch.Tensor, generator: torch.Generator
 ) -> torch.Tensor:
+    """The image that an attack starts from."""
     if start == "zero":
         return x.clone()
     if start in ("normal", "normal_unclipped"):
@@ -122,9 +116,12 @@ def snapshots(
     *,
     generator: torch.Generator,
 ) -> Iterator[torch.Tensor]:
-    """What `perturb` finds for each of a family, equal but for rising steps, by one run of the last."""
+    """What `perturb` finds for each PGD of a family, in one run of the longest.
+
+    The family differs in steps only, in rising order.
+    """
     longest, wanted = family[-1], {attack.steps for attack in family}
-    with climbed(model) as network:
+    with attack_view(model) as network:
         for steps, adversarial in enumerate(longest.iterates(network, x, y, generator), 1):
             if steps in wanted:
                 check_budget(longest, x, adversarial)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from harness.attacks.attack import input_gradient, perturb
 from harness.attacks.balls import Ball, random_point
-from harness.attacks.losses import climb_cross_entropy, dlr
+from harness.attacks.losses import attack_cross_entropy, dlr
 from harness.attacks.pgd import PGD, fgsm
 from harness.evaluation.trust import Check
 from harness.models.folding import frozen
@@ -67,8 +67,11 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Check:
         right = model(x).argmax(dim=1) == y
     x, y = (x[right], y[right]) if right.any() else (x, y)
     shares = {}
-    for name, climb in (("CE", climb_cross_entropy(model, x, y)), ("DLR", lambda z: dlr(z, y))):
-        gradient = input_gradient(model, x, climb).flatten(1)
+    for name, attack_loss in (
+        ("CE", attack_cross_entropy(model, x, y)),
+        ("DLR", lambda z: dlr(z, y)),
+    ):
+        gradient = input_gradient(model, x, attack_loss).flatten(1)
         useless = (gradient == 0).all(dim=1) | ~torch.isfinite(gradient).all(dim=1)
         shares[name] = float(useless.float().mean())
     found = ", ".join(

@@ -17,8 +17,8 @@ from harness.core import paths
 from harness.core.errors import expected
 from harness.core.files import write_whole
 from harness.data import frames
-from harness.data.sources import recipe
 from harness.data.corruptions.sequences import flips
+from harness.data.sources import recipe
 from harness.evaluation.records import Record, read_records
 from harness.evaluation.trust import Check, record_checks
 from harness.grid.artefacts import Artefact

@@ -22,8 +22,8 @@ def evaluate_batch(
 ) -> Record:
     """Who survives. An example that is wrong as it stands is lost already and is not attacked.
 
-    An attack of several stages tries each on those who survived the ones before. Attacks climb the
-    folded twin; every verdict is the network's own.
+    An attack of several stages tries each on those who survived the ones before. Attacks see the
+    folded copy of the network; every verdict is that of the network itself.
     """
     looked_at = x.clone() if probe.heat else x
     with counting(model) as passes, listening() as warnings, torch.no_grad():

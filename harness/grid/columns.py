@@ -8,16 +8,17 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
+from harness.attacks import build
 from harness.attacks.attack import Staged
-from harness.attacks.autoattack import COMPONENTS, STANDARD, Cascade, Component
+from harness.attacks.autoattack import STANDARD, Cascade
 from harness.attacks.balls import Ball
 from harness.attacks.pgd import PGD
 from harness.core.config import merged
-from harness.core.errors import unknown
+from harness.core.errors import expected, unknown
 from harness.data import frames
 from harness.data.corruptions import MAIN, REVISION
 from harness.data.corruptions.sequences import FRAMES
-from harness.grid.build import fraction
+from harness.grid.build import fraction, registry
 from harness.grid.probes import Probe
 
 PROTOCOLS = ("as_named", "released", "l2")
@@ -102,20 +103,24 @@ class Columns:
         return Probe(dataset, self.examples(dataset), attack, test["batch_size"])
 
     def _attack(self, entry: Mapping[str, Any], dataset: str) -> Staged | None:
+        """The attack of a column; the grid may name a registry of its own as `attacks`."""
         kind = entry["attack"]
         if kind == "none":
             return None
-        if kind in COMPONENTS or kind == "aa":
-            ball = self.pgd(dataset, entry["threat"], 1).ball
-            budget = self.scale["autoattack"]
-            return (
-                Cascade.standard(ball, **budget)
-                if kind == "aa"
-                else Component(ball, kind, **budget)
-            )
-        attack = self.pgd(dataset, entry["threat"], entry["steps"], entry.get("times", 1))
-        changes: dict[str, dict[str, Any]] = {"mim": {"momentum": 1.0}, "cw": {"loss": "margin"}}
-        return replace(attack, **changes.get(kind, {}))
+        attacks = registry(self.grid.get("attacks", "harness.attacks:ATTACKS"))
+        if kind not in attacks:
+            raise unknown("attack", kind, ["none", *attacks], "config/grid.yaml's columns")
+        where = f"a column with attack: {kind}"
+        if "threat" not in entry:
+            raise expected(f"a value for threat in {where}", "none", "add threat: linf")
+        threat = self.pgd(dataset, entry["threat"], 1, entry.get("times", 1))
+        fields = {
+            name: value
+            for name, value in entry.items()
+            if name not in ("attack", "threat", "times", "published")
+        }
+        budget = self.scale["autoattack"]
+        return build(attacks[kind], threat.ball, threat.step, budget, fields, where)
 
     def autoattack(self, names: Iterable[str], protocol: str) -> str | None:
         """How AutoAttack is measured beside these columns: one procedure for all rows of a table.

@@ -1,19 +1,20 @@
-"""What harness/jobs/bill.py cannot know without running something: passes of a step, seconds of a pass.
+"""Measures the passes of a method's step and the cost of a network's pass.
+
+`python -m harness meter` writes docs/passes.csv and docs/operations.csv for all scales; what they
+lack is measured when it is needed.
 
 A method's passes are those of one real step, at several times of a run, on a tiny network that is
-always right, so that no example leaves an attack early; if a network that is always wrong takes another
-number, the rate is an upper bound. `python -m harness meter` writes those of all scales to
-docs/passes.csv, and what a pass of each network costs to docs/operations.csv.
-
-A pass is timed on the device at hand, in batches as large as the share of 20 seconds allows, or its
-operations are counted, for a device that one does not have.
+always right, so that no example leaves an attack early. If a network that is always wrong takes
+another number, the rate is an upper bound.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from fractions import Fraction
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +23,12 @@ from harness.attacks.attack import perturb
 from harness.attacks.balls import Ball
 from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import PGD
+from harness.attacks.work import Work
 from harness.core.config import scales
 from harness.data.sets import SETS
 from harness.grid.plan import Plan
-from harness.jobs.bill import Rate, Work, serial, shape, write_rates
-from harness.jobs.resources import Network, write_networks
+from harness.jobs import bill
+from harness.jobs.bill import Kind, Network, Rate
 from harness.machine.device import pick_device, placed, set_up
 from harness.models.networks import new_model
 from harness.training.contracts import Batch, Clock, Lab, Method
@@ -36,53 +38,40 @@ from harness.training.train import device_name
 CALIBRATION_SECONDS = 20.0
 _TIMES = 4  # of a run, at which a step is measured
 _IMAGES, _CLASSES = 4, 10
-_MARGIN = 20.0  # in favour of class 0: out of any attack's reach
-_CPU = torch.device("cpu")
+_MARGIN = 20.0  # in favour of class 0, which no attack overcomes
+_PASSES = ("forward", "input_gradients", "updates")  # the fields of Work
 
 
-def calibrated(
-    plan: Plan, device: str, tflops: float | None
-) -> tuple[dict[str, Rate], dict[tuple[str, str], Work], str]:
-    """Rates, prices in seconds, and what they are the prices of."""
-    set_up(1)  # more only get into each other's way on tiny networks
-    found = {key: own for key, (_, own) in rates(plan).items()}
-    if tflops is not None:
-        counted = prices(plan, None).items()
-        return found, {key: own * (1e-12 / tflops) for key, own in counted}, f"{tflops:g} TFLOPS"
-    chosen, threads = pick_device(device), plan.scale["threads"]
-    set_up(threads)
-    name = device_name(chosen) + (f" ({threads} threads)" if chosen.type == "cpu" else "")
-    return found, prices(plan, chosen), name
-
-
-def rates(plan: Plan) -> dict[str, tuple[str, Rate]]:
-    """Shape -> the slug of a method that has it, and its rate."""
-    found: dict[str, tuple[str, Rate]] = {}
-    for run in plan.runs.values():
-        key = shape(run.method)
-        if key not in found:
-            found[key] = run.method.slug, rate(run.method, len(run.parents))
-    return found
+def rates(plan: Plan) -> Mapping[str, Rate]:
+    """Shape -> rate for all methods of a plan, measured where docs/passes.csv has none."""
+    set_up(1)  # one thread is fastest on tiny networks
+    runs, known = {bill.shape(run.method): run for run in plan.runs.values()}, bill.known_rates()
+    missing = {key: run for key, run in runs.items() if key not in known}
+    return {**known, **{key: rate(run.method, len(run.parents)) for key, run in missing.items()}}
 
 
 def rate(method: Method, parents: int) -> Rate:
-    steps, choices = zip(
-        *(passes(method, parents, number) for number in range(_TIMES)), strict=True
-    )
-    wrong, _ = passes(method, parents, _TIMES - 1, right=False)
-    share = 1 / (_TIMES * _IMAGES)
-    return Rate(sum(steps, Work()) * share, sum(choices, Work()) * share, wrong != steps[-1])
+    """A method's passes per image, as the mean over several times of a run."""
+    taken = [_passes(method, parents, number) for number in range(_TIMES)]
+    wrong, _ = _passes(method, parents, _TIMES - 1, right=False)
+    step, choice = (sum(own, Work()) * (1 / (_TIMES * _IMAGES)) for own in zip(*taken, strict=True))
+    return Rate(step, choice, at_most=wrong != taken[-1][0])
 
 
-def passes(method: Method, parents: int, number: int, right: bool = True) -> tuple[Work, Work]:
+def _passes(method: Method, parents: int, number: int, right: bool = True) -> tuple[Work, Work]:
     """The passes of one step at a time of a run, and of asking for the model."""
-    counts = {"forward": 0, "climbs": 0, "learns": 0}
+    counts = dict.fromkeys(_PASSES, 0)
 
     def note(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
-        kind = "learns" if any(p.requires_grad for p in module.parameters()) else "climbs"
+        trained = any(parameter.requires_grad for parameter in module.parameters())
+
+        def moved(_: Tensor) -> None:
+            counts["forward"] -= len(logits)
+            counts["updates" if trained else "input_gradients"] += len(logits)
+
         counts["forward"] += len(logits)
         if logits.requires_grad:
-            logits.register_hook(lambda _: counts.update({kind: counts[kind] + len(logits)}))
+            logits.register_hook(moved)
 
     def network() -> nn.Module:
         model = new_model("tiny", 1, _CLASSES, seed=0)
@@ -91,47 +80,41 @@ def passes(method: Method, parents: int, number: int, right: bool = True) -> tup
         model.register_forward_hook(note)
         return model
 
-    def taken() -> Work:
-        looks = counts["forward"] - counts["climbs"] - counts["learns"]
-        return Work(looks, counts["climbs"], counts["learns"])
-
     x = torch.rand(_IMAGES, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    y = torch.full((_IMAGES,), 0 if right else 1)
-    batch = Batch(x, y, torch.arange(_IMAGES))
+    batch = Batch(x, torch.full((_IMAGES,), 0 if right else 1), torch.arange(_IMAGES))
     lab = Lab(
         new_model=network,
         parents=tuple(network() for _ in range(parents)),
         num_classes=_CLASSES,
         generator=lambda role: torch.Generator().manual_seed(0),
-        device=_CPU,
+        device=torch.device("cpu"),
         validation=batch,
         sample=batch,
     )
-    training = serial(method).start(lab)
+    training = getattr(method, "serial", method).start(lab)
     training.step(batch, Clock(2 * number + 1, 0, 2 * _TIMES, 1))
-    step = taken()
-    counts.update(dict.fromkeys(counts, 0))
+    step = Work(**counts)
+    counts.update(dict.fromkeys(_PASSES, 0))
     training.deployed()
-    return step, taken()
+    return step, Work(**counts)
 
 
-def prices(plan: Plan, device: torch.device | None) -> dict[tuple[str, str], Work]:
-    """(network, data set) -> seconds a pass of one image; without a device, operations."""
-    wanted = {(run.network, run.dataset): run for run in plan.runs.values()}
-    alike: dict[tuple, Work] = {}
-    kinds = {key: _kind(run) for key, run in wanted.items()}
-    for key, run in wanted.items():
-        if kinds[key] not in alike:
-            share = CALIBRATION_SECONDS / len(set(kinds.values()))
-            alike[kinds[key]] = operations(run) if device is None else seconds(run, device, share)
-    return {key: alike[kind] for key, kind in kinds.items()}
+def prices(plan: Plan, device: str, tflops: float | None) -> tuple[dict[Kind, Work], str]:
+    """Seconds of a pass of one image, timed or at so many TFLOPS, and the name of the device."""
+    runs = {bill.kind(run): run for run in plan.runs.values()}
+    if tflops is not None:
+        known, name = bill.known_networks(), f"{tflops:g} TFLOPS"
+        networks = {key: known.get(key) or network(run) for key, run in runs.items()}
+        return {key: own.price * (1e-12 / tflops) for key, own in networks.items()}, name
+    chosen, threads = pick_device(device), plan.scale["threads"]
+    set_up(threads)
+    name = device_name(chosen) + (f" ({threads} threads)" if chosen.type == "cpu" else "")
+    share = CALIBRATION_SECONDS / len(runs)
+    return {key: seconds(run, chosen, share) for key, run in runs.items()}, name
 
 
-def _kind(run: TrainRun) -> tuple:
-    return run.network, SETS[run.dataset].channels, SETS[run.dataset].size
-
-
-def _network(run: TrainRun, device: torch.device) -> tuple[nn.Module, Callable[[int], Batch]]:
+def _model(run: TrainRun, device: torch.device) -> tuple[nn.Module, Callable[[int], Batch]]:
+    """A run's network, and a function that makes a batch of so many images for it."""
     entry = SETS[run.dataset]
     model = placed(new_model(run.network, entry.channels, entry.classes, seed=0), device)
 
@@ -143,100 +126,87 @@ def _network(run: TrainRun, device: torch.device) -> tuple[nn.Module, Callable[[
     return model, images
 
 
-def _passes(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[Callable[[Batch], None]]:
-    """A look, a climb and a learn."""
-    attack = PGD(Ball("linf", Fraction(8, 255)), Fraction(2, 255), steps=1)
-
-    @torch.no_grad()
-    def look(batch: Batch) -> None:
-        model.eval()(batch.x)
-
-    def climb(batch: Batch) -> None:
-        generator = torch.Generator(batch.x.device).manual_seed(0)
-        perturb(attack, model, batch.x, batch.y, generator=generator)
-
-    def learn(batch: Batch) -> None:
-        optimizer.zero_grad()
-        cross_entropy(model.train()(batch.x), batch.y).mean().backward()
-        optimizer.step()
-
-    return [look, climb, learn]
-
-
 def seconds(run: TrainRun, device: torch.device, budget: float) -> Work:
     """What a pass takes per image, in the largest batch (at most the run's own) that time allows."""
-    model, images = _network(run, device)
+    model, images = _model(run, device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    attack = PGD(Ball("linf", Fraction(8, 255)), Fraction(2, 255), steps=1)
+
+    def make(kind: str, batch: Batch) -> None:
+        if kind == "forward":
+            with torch.no_grad():
+                model.eval()(batch.x)
+        elif kind == "input_gradients":
+            perturb(attack, model, batch.x, batch.y, generator=torch.Generator(device))
+        else:
+            optimizer.zero_grad()
+            cross_entropy(model.train()(batch.x), batch.y).mean().backward()
+            optimizer.step()
+
     found = []
-    for go in _passes(model, optimizer):
-        began, size, least = time.perf_counter(), 2, float("inf")
-        while True:
+    for kind in _PASSES:
+        began, size, least = time.perf_counter(), 2, 0.0
+        while time.perf_counter() - began + 1.2 * size * least <= budget / 3:
             batch = images(size)
             started = time.perf_counter()
-            go(batch)
+            make(kind, batch)
             if device.type == "cuda":
                 torch.cuda.synchronize()
-            now = time.perf_counter()
-            least = min(least, (now - started) / size)
+            took = (time.perf_counter() - started) / size
+            least = min(least or took, took)
             size = min(2 * size, run.recipe.batch_size)
-            if now - began + 1.2 * size * least > budget / 3:
-                break
         found.append(least)
     return Work(*found)
 
 
-def operations(run: TrainRun) -> Work:
-    """Floating-point operations of a pass; nothing is computed."""
+def network(run: TrainRun) -> Network:
+    """A network's operations and bytes per image, counted without computing anything."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    meta = torch.device("meta")
-    found = []
-    for kind in range(3):
-        model, images = _network(run, meta)
-        x = images(1).x.requires_grad_(kind == 1)
-        model.eval().requires_grad_(kind == 2)
-        with FlopCounterMode(display=False) as counter:
-            logits = model(x)
-            if kind:
-                logits.sum().backward()
-        found.append(float(counter.get_total_flops()))
-    return Work(*found)
-
-
-def measured(run: TrainRun) -> Network:
-    """What a run's network costs per image; nothing is computed."""
+    operations: list[float] = []
     kept: dict[int, Tensor] = {}  # by storage: two layers may keep the same tensor
 
     def note(tensor: Tensor) -> Tensor:
         kept[tensor.untyped_storage()._cdata] = tensor
         return tensor
 
-    model, images = _network(run, torch.device("meta"))
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        model.train()(images(1).x)
-    weights = list(model.parameters())
-    for weight in weights:
-        kept.pop(weight.untyped_storage()._cdata, None)
-    price = operations(run)
-    return Network(
-        run.network,
-        SETS[run.dataset].channels,
-        *SETS[run.dataset].size,
-        *price.parts,
-        kept_bytes=float(sum(tensor.nbytes for tensor in kept.values())),
-        weight_bytes=float(sum(weight.nbytes for weight in weights)),
-    )
+    for kind in _PASSES:
+        kept.clear()
+        model, images = _model(run, torch.device("meta"))
+        x = images(1).x.requires_grad_(kind == "input_gradients")
+        model.train(kind == "updates").requires_grad_(kind == "updates")
+        hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
+        with FlopCounterMode(display=False) as counter, hooks:
+            logits = model(x)
+            if kind != "forward":
+                logits.sum().backward()
+        operations.append(float(counter.get_total_flops()))
+    weights = {weight.untyped_storage()._cdata: weight for weight in model.parameters()}
+    kept_bytes = sum(tensor.nbytes for key, tensor in kept.items() if key not in weights)
+    weight_bytes = sum(weight.nbytes for weight in weights.values())
+    return Network(Work(*operations), float(kept_bytes), float(weight_bytes))
+
+
+def _write(path: Path, rows: list[tuple[object, ...]]) -> None:
+    """Replace the rows of a CSV file; its header stays."""
+    header = path.read_text().partition("\n")[0]
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
 
 
 def main() -> None:
     set_up(1)
-    found: dict[str, tuple[str, Rate]] = {}
-    networks: dict[tuple, Network] = {}
-    for scale in scales():
-        plan = Plan.read(scale)
-        found = rates(plan) | found
-        for kind, run in {_kind(run): run for run in plan.runs.values()}.items():
-            networks.setdefault(kind, measured(run))
-    write_rates(found)
-    write_networks(list(networks.values()))
-    print(f"{len(found)} shapes of methods and {len(networks)} networks measured")
+    runs = [run for scale in scales() for run in Plan.read(scale).runs.values()]
+    methods = {bill.shape(run.method): run for run in reversed(runs)}  # the first of each shape
+    rows: list[tuple[object, ...]] = []
+    for key, run in sorted(methods.items(), key=lambda item: (item[1].method.slug, item[0])):
+        own = rate(run.method, len(run.parents))
+        numbers = (*astuple(own.step), *astuple(own.choice), own.at_most)
+        rows.append((key, run.method.slug, *(f"{number:.6g}" for number in numbers)))
+    _write(bill.PASSES, rows)
+    kinds, rows = {bill.kind(run): run for run in runs}, []
+    for (name, image), run in sorted(kinds.items()):
+        found = network(run)
+        costs = (*astuple(found.price), found.kept_bytes, found.weight_bytes)
+        rows.append((name, *image, *(f"{cost:.12g}" for cost in costs)))
+    _write(bill.OPERATIONS, rows)
+    print(f"{len(methods)} shapes of methods and {len(kinds)} networks measured")

@@ -16,7 +16,9 @@ def main() -> None:
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--runs", action="store_true", help="list them instead; no torch needed")
     parser.add_argument(
-        "--no-calibration", action="store_true", help="passes only, no hours; no torch needed"
+        "--no-calibration",
+        action="store_true",
+        help="passes only, no hours; no torch needed for methods of docs/passes.csv",
     )
     parser.add_argument("--device", default="auto", help="to calibrate on; default: the best one")
     parser.add_argument(
@@ -34,10 +36,12 @@ def main() -> None:
         return
     from harness.jobs import bill
 
-    if options.no_calibration:
-        print(bill.text(plan, bill.rows(plan, bill.read_rates(), None), None))
-        return
-    from harness.jobs.meter import calibrated
+    rates, prices, device = bill.known_rates(), None, ""
+    unmeasured = {bill.shape(run.method) for run in plan.runs.values()} - rates.keys()
+    if unmeasured or not options.no_calibration:
+        from harness.jobs import meter
 
-    rates, prices, device = calibrated(plan, options.device, options.device_tflops)
-    print(bill.text(plan, bill.rows(plan, rates, prices), device))
+        rates = meter.rates(plan)
+    if not options.no_calibration:
+        prices, device = meter.prices(plan, options.device, options.device_tflops)
+    print(bill.text(plan, rates, prices, device))

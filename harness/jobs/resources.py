@@ -1,98 +1,54 @@
-"""What a job asks of a batch system: minutes, megabytes, GPUs. Torch-free and cheap: rules ask early.
+"""What a job asks of a batch system: minutes, megabytes, GPUs. Imports no torch: rules ask early.
 
-Minutes are the bill's passes (docs/passes.csv) times what a pass of the network costs
-(docs/operations.csv) at a speed that the user states (`--config device_tflops=20`) or that is guessed
-low here, times two, plus a start. A job that failed asks for twice as much at each further attempt, up
-to `--config max_minutes=2880`: a longer training is cut there and continues at the next attempt. What
-was never measured is billed as the costliest that was.
+Minutes are the work of a job (harness/jobs/bill.py) times the operations of a pass, at the speed
+that the user states (`--config device_tflops=20`) or a low guess, times two, plus a start. A job
+that failed asks for twice as much at each further attempt, up to `--config max_minutes=2880`: a
+longer training is cut there and continues at the next attempt. A method or network that was never
+measured counts as the costliest that was.
 
-Megabytes are the host's (a GPU's own are no resource that batch systems share out), and grow to four
-times the first request at most: that a training of ten days fails daily says nothing about its memory.
+Megabytes are the host's, since batch systems do not share out a GPU's memory. They grow to four
+times the first request at most: a training that is cut daily for ten days needs no more memory.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 from typing import Any
 
-from harness.core.config import ROOT
+from harness.attacks.work import Work
 from harness.core.errors import expected
 from harness.data import count
-from harness.data.sets import SETS
 from harness.grid.plan import Plan
-from harness.grid.probes import EvalRun
-from harness.jobs.bill import Rate, Work, of_evaluation, of_training, read_rates, shape
+from harness.jobs import bill
+from harness.jobs.bill import Network, Rate
 from harness.training.runs import TrainRun
 
-OPERATIONS = ROOT / "docs" / "operations.csv"
-# Guesses on the low side. float32 convolutions reach about half of a GPU's peak, and a GPU of 2017 has
-# 11 to 15 TFLOPS; one core was seen to sustain 0.07 on ResNet-18 (README.md).
+# Low guesses. float32 convolutions reach about half of a GPU's peak, and a GPU of 2017 has 11 to 15
+# TFLOPS; one core was seen to sustain 0.07 on ResNet-18 (README.md).
 GPU_TFLOPS, CORE_TFLOPS = 5.0, 0.02
 SAFETY = 2.0
-LEAST_MINUTES = 15  # importing, reading data, trust checks: small jobs are all start
+LEAST_MINUTES = 15  # importing, reading data, trust checks
 MAX_MINUTES = 24 * 60  # what nearly every partition allows
 _START_MB = {"cpu": 1500, "gpu": 5000}  # a process with torch; with CUDA's libraries as well
-_SNAKEMAKE_MB = 1000  # two of them watch over a Slurm job, inside its limit
-_DATA_MB = 8000  # of a memory map, more need not stay in memory
+_SNAKEMAKE_MB = 1000  # two Snakemake processes run inside a Slurm job's limit
+_DATA_MB = 8000  # the most of a memory map that must stay in memory
 _COPIES = 12  # of the weights: learners, gradients, momenta, averages, the best epoch, a checkpoint
 
 
-@dataclass(frozen=True)
-class Network:
-    """What a network costs per image of a size: operations of a pass, bytes kept for the backward."""
-
-    name: str
-    channels: int
-    height: int
-    width: int
-    looks: float
-    climbs: float
-    learns: float
-    kept_bytes: float
-    weight_bytes: float
-
-    @property
-    def price(self) -> Work:
-        return Work(self.looks, self.climbs, self.learns)
-
-
-def write_networks(networks: list[Network]) -> None:
-    names = [field.name for field in fields(Network)]
-    with OPERATIONS.open("w", newline="") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(names)
-        for one in sorted(networks, key=lambda n: (n.name, n.channels, n.height, n.width)):
-            values = [getattr(one, name) for name in names]
-            rows.writerow([v if isinstance(v, str) else f"{v:.12g}" for v in values])
-
-
-@cache
-def networks() -> tuple[Network, ...]:
-    with OPERATIONS.open() as file:
-        rows = list(csv.reader(file))[1:]
-    return tuple(Network(row[0], *map(int, row[1:4]), *map(float, row[4:])) for row in rows)
-
-
 def network_of(run: TrainRun) -> Network:
-    """Measured; or the costliest for such images, or of all."""
-    entry = SETS[run.dataset]
-    looks_like = (entry.channels, *entry.size)
-    alike = [n for n in networks() if (n.channels, n.height, n.width) == looks_like]
-    own = [n for n in alike if n.name == run.network]
-    return max(own or alike or networks(), key=lambda n: n.learns)
-
-
-@cache
-def _rates() -> dict[str, Rate]:
-    return read_rates()
+    """The run's network; if unmeasured, the costliest for such images, or of all."""
+    known, (name, image) = bill.known_networks(), bill.kind(run)
+    alike = [network for (_, size), network in known.items() if size == image]
+    own = known.get((name, image))
+    return own or max(alike or known.values(), key=lambda network: network.price.updates)
 
 
 def rate_of(run: TrainRun) -> Rate:
-    known = _rates()
-    return known.get(shape(run.method)) or max(known.values(), key=lambda r: r.step.forward)
+    """The rate of the run's method; if unmeasured, the costliest."""
+    known = bill.known_rates()
+    own = known.get(bill.shape(run.method))
+    return own or max(known.values(), key=lambda rate: rate.step.all_forward)
 
 
 @dataclass(frozen=True)
@@ -112,71 +68,50 @@ class Machine:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Machine:
-        def positive(name: str, default: Any, kind: type) -> Any:
-            given = config.get(name, default)
+        def positive(name: str, kind: type, default: Any) -> Any:
+            if config.get(name) is None:
+                return default
             try:
-                value = None if given is None else kind(given)
+                value = kind(config[name])
             except (TypeError, ValueError):
                 value = 0
-            if value is not None and not value > 0:
-                raise expected(f"a number above 0 as {name}", given, f"give --config {name}=...")
+            if not value > 0:
+                remedy = f"give --config {name}=..."
+                raise expected(f"a number above 0 as {name}", config[name], remedy)
             return value
 
         return cls(
-            device=str(config.get("device", "auto")),
-            tflops=positive("device_tflops", None, float),
-            max_minutes=positive("max_minutes", MAX_MINUTES, int),
+            str(config.get("device", "auto")),
+            positive("device_tflops", float, None),
+            positive("max_minutes", int, MAX_MINUTES),
         )
-
-    def gpus(self, processes: int) -> int:
-        """A device that was named by its number (cuda:1) is the user's own affair."""
-        return processes if self.device in ("auto", "cuda") else 0
 
     def train(self, plan: Plan, run_id: str, attempt: int = 1, parts: int = 1) -> Request:
         run = plan.run(run_id)
-        work = of_training(run, rate_of(run))
-        return self._request(plan, run, work, run.recipe.batch_size, run.processes, attempt, parts)
+        work = bill.of_training(run, rate_of(run)) * (1 / parts)
+        return self._request(plan, run, work, run.recipe.batch_size, run.processes, attempt)
 
     def evaluate(self, plan: Plan, run_id: str, attempt: int = 1, parts: int = 1) -> Request:
-        """One of the jobs that share it; the one that joins their work asks for a whole one's time."""
-        run, evaluation = plan.run(run_id), plan.evaluations[run_id]
-        attacked = [probe.batch_size for probe in evaluation.probes if probe.attack]
-        batch_size = max(attacked, default=1)  # what is only looked at keeps nothing
-        return self._request(plan, run, _evaluating(evaluation), batch_size, 1, attempt, parts)
+        """One of `parts` jobs that share an evaluation; the job that joins them asks for a whole."""
+        probes = plan.evaluations[run_id].probes
+        work = bill.of_evaluation(probes) * (1 / parts)
+        batch_size = max((p.batch_size for p in probes if p.attack), default=1)
+        return self._request(plan, plan.run(run_id), work, batch_size, 1, attempt)
 
     def _request(
-        self,
-        plan: Plan,
-        run: TrainRun,
-        work: Work,
-        batch_size: int,
-        processes: int,
-        attempt: int,
-        parts: int,
+        self, plan: Plan, run: TrainRun, work: Work, batch_size: int, processes: int, attempt: int
     ) -> Request:
-        network, gpus = network_of(run), self.gpus(processes)
-        # Processes side by side are not counted as faster: the slowest of them may have all the work.
+        network = network_of(run)
+        # A device given by index (cuda:1) is not managed here.
+        gpus = processes if self.device in ("auto", "cuda") else 0
+        # Parallel processes do not count as faster: one of them may have all the work.
         tflops = self.tflops or (GPU_TFLOPS if gpus else CORE_TFLOPS * plan.scale["threads"])
-        seconds = SAFETY * work.at(network.price) / (1e12 * tflops * parts)
+        seconds = SAFETY * work.at(network.price) / (1e12 * tflops)
         minutes = 2 ** (attempt - 1) * (LEAST_MINUTES + int(seconds / 60))
-        megabytes = 2 ** min(attempt - 1, 2) * _megabytes(run, network, batch_size, processes, gpus)
+        _, (channels, height, width) = bill.kind(run)
+        images = count(run.dataset, "train+validation") * channels * height * width / 1e6
+        batch = 0 if gpus else 2 * batch_size * network.kept_bytes / 1e6
+        each = _START_MB["gpu" if gpus else "cpu"] + batch + _COPIES * network.weight_bytes / 1e6
+        total = int(_SNAKEMAKE_MB + min(images, _DATA_MB) + processes * each)
+        megabytes = 2 ** min(attempt - 1, 2) * 500 * -(-total // 500)
         return Request(min(self.max_minutes, minutes), megabytes, gpus)
-
-
-def _megabytes(run: TrainRun, network: Network, batch_size: int, processes: int, gpus: int) -> int:
-    pixels = network.channels * network.height * network.width
-    data = min(count(run.dataset, "train+validation") * pixels / 1e6, _DATA_MB)
-    batch = 0 if gpus else 2 * batch_size * network.kept_bytes / 1e6
-    each = _START_MB["gpu" if gpus else "cpu"] + batch + _COPIES * network.weight_bytes / 1e6
-    return 500 * -(-int(_SNAKEMAKE_MB + data + processes * each) // 500)
-
-
-_known: dict[tuple[str, ...], Work] = {}
-
-
-def _evaluating(evaluation: EvalRun) -> Work:
-    """Most models of a scale are asked the same."""
-    key = tuple(probe.id for probe in evaluation.probes)
-    if key not in _known:
-        _known[key] = of_evaluation(evaluation)
-    return _known[key]

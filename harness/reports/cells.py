@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from harness.core.statistics import interval, paired
-
 from harness.data.sources import GENERATED, PART
 from harness.evaluation.numbers import Records, value
 from harness.evaluation.trust import Check

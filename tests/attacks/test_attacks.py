@@ -1,17 +1,23 @@
 import dataclasses
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 from conftest import L2, LINF, generator, weights
 
-from harness.attacks.attack import counting, input_gradient, perturb
-from harness.attacks.losses import CLIMBS, cross_entropy, dlr, kl, margin
+from harness.attacks import ATTACKS, build
+from harness.attacks.apgd import APGD, searched
+from harness.attacks.attack import Staged, counting, input_gradient, perturb
+from harness.attacks.autoattack import Cascade
+from harness.attacks.balls import Ball
+from harness.attacks.losses import ATTACK_LOSSES, cross_entropy, dlr, kl, margin
 from harness.attacks.pgd import PGD, fgsm, start_point
 from harness.core.errors import UserError
+from harness.grid.columns import Columns
 from harness.models.folding import frozen
 
-ATTACKS = [
+SETTINGS = [
     PGD.of(threat, start, loss)
     for threat in (LINF, L2)
     for start in ("uniform", "normal", "zero")
@@ -43,7 +49,7 @@ def test_pgd_reaches_eps_times_the_dual_norm_on_a_linear_model(threat, dual):
     torch.testing.assert_close(fall, worst.expand(4), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda a: f"{a.slug}-{a.start}-{a.loss}")
+@pytest.mark.parametrize("attack", SETTINGS, ids=lambda a: f"{a.slug}-{a.start}-{a.loss}")
 def test_an_attack_leaves_the_model_as_it_was(attack, model, batch):
     model.train()
     model.linear.weight.requires_grad_(False)
@@ -109,8 +115,8 @@ def test_kl_is_the_textbook_sum_and_zero_between_equals():
 
 def test_the_kl_gradient_vanishes_at_the_image_itself(model, batch):
     with frozen(model):
-        climb = CLIMBS["kl"](model, batch.x, batch.y)
-        assert input_gradient(model, batch.x, climb).abs().max() < 1e-6
+        attack_loss = ATTACK_LOSSES["kl"](model, batch.x, batch.y)
+        assert input_gradient(model, batch.x, attack_loss).abs().max() < 1e-6
 
 
 def test_unknown_parts_are_named():
@@ -183,3 +189,52 @@ def test_names_say_what_an_attack_is():
     assert dataclasses.replace(pgd, momentum=1.0).slug == "mim3_linf"
     assert dataclasses.replace(pgd, loss="margin").slug == "cw3_linf"
     assert fgsm(L2.ball).slug == "fgsm_l2"
+
+
+@pytest.mark.parametrize("steps", [1, 10])
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_apgd_never_ends_below_its_start_and_takes_an_empty_batch(norm, steps, model, batch):
+    attack = APGD(
+        Ball(norm, {"linf": LINF.ball.eps, "l2": L2.ball.eps, "l1": Fraction(2)}[norm]), steps
+    )
+    model.eval()
+    found = searched(attack, model, batch.x, batch.y)
+    assert (found.loss >= cross_entropy(model(batch.x), batch.y) - 1e-4).all()
+    assert searched(attack, model, batch.x[:0], batch.y[:0]).best.shape == batch.x[:0].shape
+
+
+def built(kind: str, **fields) -> Staged:
+    autoattack = {"steps": 3, "targets": 2, "queries": 10}
+    return build(ATTACKS[kind], LINF.ball, LINF.step, autoattack, fields, "a column")
+
+
+def test_every_registered_attack_is_built_and_states_its_work():
+    steps = {"pgd": {"steps": 5}, "mim": {"steps": 5}, "cw": {"steps": 5}}
+    for kind in ATTACKS:
+        attack = built(kind, **steps.get(kind, {}))
+        assert attack.stages
+        assert attack.work(classes=10).all_forward > 0
+    assert built("mim", steps=5) == PGD(LINF.ball, LINF.step, 5, momentum=1.0)
+    assert built("aa") == Cascade.standard(LINF.ball, steps=3, targets=2, queries=10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        ("pgd", {}, "expected a value for steps in a column, found none"),
+        ("pgd", {"steps": 5, "sart": "zero"}, "did you mean 'start'"),
+        ("pgd", {"steps": 5, "start": "zreo"}, "did you mean 'zero'"),
+        ("aa", {"steps": 5}, "known field in a column, found 'steps'"),
+    ],
+)
+def test_a_bad_field_of_a_column_is_one_sentence(kind, fields, message):
+    with pytest.raises(UserError, match=message):
+        built(kind, **fields)
+
+
+def test_an_unknown_attack_is_one_sentence(plan):
+    grid = {**plan.grid, "columns": {**plan.grid["columns"], "PGD20": {"attack": "pdg"}}}
+    with pytest.raises(
+        UserError, match=r"known attack in .*columns, found 'pdg'; did you mean 'pgd'"
+    ):
+        Columns(grid, plan.scale).probe("PGD20", "digits")

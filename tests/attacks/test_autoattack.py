@@ -36,7 +36,7 @@ def taught():
 @pytest.mark.parametrize("threat", [LINF, L2], ids=lambda t: t.norm)
 @pytest.mark.parametrize("name", STANDARD)
 def test_identical_to_a_direct_call_with_the_same_seed(name, threat, taught):
-    """Bitwise on the twin that attacks see; the same verdicts on the network itself."""
+    """Bitwise on the folded copy that attacks see; the same verdicts on the network itself."""
     model, x, y = taught
     component = Component(threat.ball, name)  # AutoAttack's own budgets
     x, y = x[:12], y[:12]

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 import torch
 from conftest import L2, LINF, ROOT, generator, run_of
+from harness.evaluation.cells import cells, printed, published
 from test_tables import made_up
 
 import baselines.msd
@@ -17,7 +18,6 @@ from harness.attacks.balls import Ball, steepest
 from harness.core.config import read_grid, read_scale
 from harness.core.errors import UserError
 from harness.data import load
-from harness.evaluation.cells import cells, printed, published
 from harness.grid.plan import Plan
 from harness.models.networks import new_model
 from harness.reports.page.artefacts import _table as page_table

@@ -8,7 +8,7 @@ import torch
 from conftest import LINF, generator, weights
 
 from harness.attacks.attack import counting, input_gradient, perturb
-from harness.attacks.losses import climb_cross_entropy, cross_entropy
+from harness.attacks.losses import attack_cross_entropy, cross_entropy
 from harness.attacks.pgd import PGD
 from harness.data import load
 from harness.models.folding import Affine, _copies, folded, frozen
@@ -41,10 +41,10 @@ def trained(request):
 def gradients(model, batch):
     """Of the network itself and of its folded copy."""
     x = batch.x.to(next(model.parameters()).dtype)
-    climb = climb_cross_entropy(model, x, batch.y)
+    attack_loss = attack_cross_entropy(model, x, batch.y)
     with frozen(model):
-        own = input_gradient(model, x, climb)
-    return own, input_gradient(folded(model), x, climb)
+        own = input_gradient(model, x, attack_loss)
+    return own, input_gradient(folded(model), x, attack_loss)
 
 
 def test_in_double_precision_the_gradients_are_equal(trained, batch):

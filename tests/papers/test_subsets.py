@@ -4,11 +4,11 @@ import copy
 
 import numpy as np
 import pytest
-from harness.core.paths import write_description
 from small_table import ARTEFACT, claimed, judged, record, seeded_plan, small_plan, store
 
 from harness.core import paths
 from harness.core.errors import UserError
+from harness.core.paths import write_description
 from harness.evaluation.records import write_records
 from harness.grid.plan import Plan
 from harness.papers.claims import parse
