@@ -238,8 +238,8 @@ def test_an_evaluation_leaves_at_once_and_loses_a_batch_at_most(plan, zygote, tm
     print(f"{stops} stops within the evaluation")
 
 
-@pytest.mark.parametrize("moment", ["harness.core.files._taken", "os.fsync"])
-def test_a_file_is_written_whole_before_sigterm_is_heeded(moment, tmp_path, monkeypatch):
+@pytest.mark.parametrize("moment", ["harness.core.files._open_locked", "os.fsync"])
+def test_a_file_is_written_whole_before_sigterm_acts(moment, tmp_path, monkeypatch):
     """Also between making the file aside and the `try` that would remove it again."""
     before, act = signal.getsignal(signal.SIGTERM), pkgutil.resolve_name(moment)
 
