@@ -10,7 +10,8 @@ from harness.reports.tables import latex, markdown
 HERE = Path(__file__).parent
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
+    tests = HERE.parent
+    sys.path[:0] = [str(tests), str(tests / "reports"), str(tests.parent)]
     from test_tables import small_table
 
     ids = {scale: sorted(Plan.read(scale).runs) for scale in ("smoke", "paper")}

@@ -16,7 +16,6 @@ from commands import descendants
 from conftest import ROOT, command, run_of
 
 from harness.core import paths
-from harness.core.config import CONFIG
 from harness.jobs import zygote
 from harness.jobs.start import ADDRESS, STARTED
 
@@ -28,7 +27,7 @@ def launched() -> tuple[str, subprocess.Popen]:
     """A zygote for this process, as Snakemake starts one; the address is left to the tests."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(ROOT)
-    zygote.launch("ci", str(CONFIG / "grid.yaml"))
+    zygote.launch()
     if before is None:
         del os.environ["PYTHONPATH"]
     else:
@@ -169,7 +168,7 @@ def test_a_job_of_another_control_group_is_refused(address, tmp_path):
 
 def test_two_live_side_by_side_and_each_ends_with_its_maker(tmp_path):
     code = (
-        "from harness.jobs import zygote, start; import os; zygote.launch('ci', 'config/grid.yaml'); "
+        "from harness.jobs import zygote, start; import os; zygote.launch(); "
         "print(zygote._launched[0].pid, os.environ[start.ADDRESS], flush=True); input()"
     )
     makers = [

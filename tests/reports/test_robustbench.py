@@ -10,6 +10,7 @@ from conftest import ROOT, command
 
 from harness.core import paths
 from harness.core.config import read_papers
+from harness.evaluation.numbers import read_artefact, write_checks
 from harness.evaluation.records import Record, read_records, write_records
 from harness.grid.artefacts import entries
 from harness.grid.build import registry
@@ -54,7 +55,9 @@ def small(plan):
     return Plan(grid, plan.scale, "ci")
 
 
-def store(plan, results, checks):
+def store(plan, folder, checks):
+    """Records, and the checks that every table would store."""
+    results = folder / "results"
     for evaluation in plan.evaluations.values():
         records = {}
         for probe in evaluation.probes:
@@ -65,11 +68,13 @@ def store(plan, results, checks):
             records[probe.id] = Record(correct, correct.astype(np.int16), stage, 1, steps, 1, 1)
         probes = {probe.id: {"dataset": probe.dataset} for probe in evaluation.probes}
         about = {"checks": checks, "probes": probes, "sources": {"digits": "embedded"}}
-        write_records(paths.records(results, evaluation.id), records, about)
+        write_records(paths.records(results, evaluation.id), records, {**about, "seconds": 1.0})
+    for artefact in plan.artefacts.values():
+        write_checks(plan, artefact, read_artefact(artefact, plan, results), folder / "reports")
 
 
 def written(plan, folder, checks=()):
-    store(plan, folder / "results", list(checks))
+    store(plan, folder, list(checks))
     files = write_entries(plan, folder / "results", folder / "reports")
     return {path.stem: json.loads(path.read_text()) for path in files}
 
@@ -148,8 +153,9 @@ def test_every_method_has_a_paper(plan):
 def test_a_method_of_one_s_own_goes_by_its_label(small, tmp_path):
     store(small, tmp_path, [])
     (entry,) = entries(small.artefacts)["cifar10_resnet18_mine_Linf"]
-    read = read_records(paths.records(tmp_path, small.evaluations[entry.run].id))
-    mine = model_info(small, entry, read, None, {**read_papers(), "methods": {}})
+    path = paths.records(tmp_path / "results", small.evaluations[entry.run].id)
+    records, _ = read_records(path)
+    mine = model_info(small, entry, records, [], None, {**read_papers(), "methods": {}})
     assert (mine["name"], mine["authors"], mine["venue"]) == ("mine", "", "")
 
 
@@ -170,7 +176,7 @@ def test_a_failed_check_makes_it_unreliable(check, touched, small, tmp_path):
 
 
 def test_the_command(small, tmp_path):
-    store(small, tmp_path / "results", [])
+    store(small, tmp_path, [])
     grid = tmp_path / "grid.yaml"
     grid.write_text(yaml.safe_dump(dict(small.grid)))
     done = command("harness", "robustbench", "--scale", "ci", "--grid", str(grid), cwd=tmp_path)
@@ -180,7 +186,7 @@ def test_the_command(small, tmp_path):
 
 
 def test_the_workflow_makes_entries_and_claims_from_records(small, tmp_path):
-    store(small, tmp_path / "results", [])
+    store(small, tmp_path, [])
     grid = tmp_path / "grid.yaml"
     grid.write_text(yaml.safe_dump(dict(small.grid)))
     profile = ["--workflow-profile", str(ROOT / "profiles" / "default")]
