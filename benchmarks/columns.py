@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from harness.evaluation.cells import value
 from pyautoattack import AutoAttack
 from torch import Tensor, nn
 
@@ -31,6 +30,7 @@ from harness.core import paths
 from harness.core.identity import seed_from
 from harness.data import load
 from harness.evaluation.evaluate import evaluate
+from harness.evaluation.numbers import value
 from harness.evaluation.records import read_records
 from harness.grid.columns import PROTOCOLS, Columns
 from harness.grid.plan import Plan
@@ -58,8 +58,8 @@ def measure() -> list[Row]:
     columns = Columns(plan.grid, {**plan.scale, "autoattack": {}, "test": test})
     wanted = plan.grid["artefacts"]["cvpr23_table1a"]["columns"]
     joined = columns.autoattack(wanted, PROTOCOLS[0])
-    formulas = {c: columns.formula(c, "digits", PROTOCOLS[0], joined) for c in wanted}
-    probes = {probe.id: probe for _, own in formulas.values() for probe in own}
+    shown = [columns.resolved(name, "digits", PROTOCOLS[0], joined) for name in wanted]
+    probes = {probe.id: probe for column in shown for probe in column.probes}
     run = plan.train_run("at", "cifar10", "resnet18", seed=0)
     images = load("digits", "test").take(slice(IMAGES))
     x, y = unit(torch.from_numpy(images.x)), torch.from_numpy(images.y)
@@ -74,9 +74,7 @@ def measure() -> list[Row]:
             evaluation = EvalRun(run.id, tuple(probes.values()))
             evaluate(evaluation, model, "weights", results, CPU)
             records, _ = read_records(paths.records(results, evaluation.id))
-            flags["ours"] = {
-                name: value(formula, records) for name, (formula, _) in formulas.items()
-            }
+            flags["ours"] = {column.name: value(column.formula, records) for column in shown}
 
         def theirs() -> None:
             flags["theirs"] = by_plain_ways(same, columns, x, y)

@@ -7,8 +7,7 @@ from fractions import Fraction
 import pytest
 import torch
 from conftest import L2, LINF, ROOT, generator, run_of
-from harness.evaluation.cells import cells, printed, published
-from test_tables import made_up
+from test_tables import made_up, shown
 
 import baselines.msd
 from baselines.msd import MSD, MultiSteepest
@@ -20,6 +19,7 @@ from harness.core.errors import UserError
 from harness.data import load
 from harness.grid.plan import Plan
 from harness.models.networks import new_model
+from harness.papers.published import printed, published
 from harness.reports.page.artefacts import _table as page_table
 from harness.reports.tables import markdown
 from harness.training.contracts import Batch, Clock
@@ -287,7 +287,7 @@ def test_a_renamed_row_has_no_other_printed_row(paper):
 
 def test_the_text_shows_the_published_number_twice(plan):
     artefact = plan.artefact(TABLE)
-    table = cells(artefact, made_up(plan, artefact), plan)
+    table = shown(artefact, made_up(plan, artefact), plan)
     lines = markdown(table, artefact, "a notice").splitlines()
     assert [line for line in lines if line.startswith("## ")] == [
         "## cifar10 with resnet18, measured with tiny on digits"
@@ -303,7 +303,7 @@ def test_the_text_shows_the_published_number_twice(plan):
 def test_the_page_shows_it_too(plan, tmp_path):
     artefact = plan.artefact(TABLE)
     (tmp_path / "tables").mkdir()
-    table = cells(artefact, made_up(plan, artefact), plan)
+    table = shown(artefact, made_up(plan, artefact), plan)
     table.to_csv(tmp_path / "tables" / f"{TABLE}.csv", index=False)
     (part,) = page_table(plan, artefact, tmp_path)["parts"]
     rows = {row["label"]: row["cells"] for row in part["rows"]}

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT, command, generator, run_of
-from harness.evaluation.cells import value
 from safetensors.torch import save_file
 
 from harness.attacks.attack import perturb
@@ -18,6 +17,7 @@ from harness.core.errors import UserError
 from harness.core.paths import read_description
 from harness.data import load
 from harness.evaluation.evaluate import evaluate
+from harness.evaluation.numbers import value
 from harness.evaluation.probing import evaluate_batch, evaluate_family
 from harness.evaluation.records import read_records, read_shard
 from harness.grid.plan import Plan
@@ -263,14 +263,14 @@ def test_all_wrong_and_all_broken_inputs_are_no_problem(plan):
 def test_aa_from_components_and_from_the_cascade_agree(plan, trained):
     """Up to the attacks' own randomness: other survivors mean other noise."""
     results, evaluation = trained
-    both, components = plan.columns.formula("AA", "digits", "as_named", "components")
-    alone, cascade = plan.columns.formula("AA", "digits", "as_named", "cascade")
-    assert (both.op, alone.op) == ("all", "probe")
-    assert len(components) == 4
-    evaluation = EvalRun(evaluation.run, (*components, *cascade))
+    both = plan.columns.resolved("AA", "digits", "as_named", "components")
+    alone = plan.columns.resolved("AA", "digits", "as_named", "cascade")
+    assert (both.formula.op, alone.formula.op) == ("all", "probe")
+    assert len(both.probes) == 4
+    evaluation = EvalRun(evaluation.run, (*both.probes, *alone.probes))
     evaluated(evaluation, results)
     records, _ = records_of(results, evaluation)
-    differ = value(both, records) != value(alone, records)
+    differ = value(both.formula, records) != value(alone.formula, records)
     assert differ.mean() <= 0.05
 
 

@@ -13,9 +13,11 @@ from harness.data import load
 from harness.evaluation.checks import gradients, inspect
 from harness.evaluation.records import Record
 from harness.evaluation.trust import Check, record_checks
+from harness.grid.plan import Plan
 from harness.models.networks import new_model
 from harness.training.batches import unit
 
+PLAN = Plan.read("ci")
 BALLS = {"linf": LINF.ball, "l2": L2.ball}
 
 
@@ -86,9 +88,16 @@ def record(correct, backward=0, warnings=()):
     return Record(correct, zeros, zeros.astype(np.int8), 1, backward, 1, 1, tuple(warnings))
 
 
-def verdicts(columns, undefended=False, selection="last", labels=None, **flags):
-    flags = {**{name: entry.correct for name, entry in columns.items()}, **flags}
-    return {c.name: c.ok for c in record_checks(columns, flags, undefended, selection, labels)}
+def checked(named, autoattack="cascade", undefended=False, selection="last", labels=None):
+    """The checks of records by the names of their columns."""
+    columns = PLAN.columns.attacks("digits", "as_named", autoattack)
+    probes = {column.name: column.probes[0].id for column in columns}
+    records = {probes[name]: entry for name, entry in named.items()}
+    return record_checks(columns, records, undefended, selection, labels)
+
+
+def verdicts(named, **settings):
+    return {check.name: check.ok for check in checked(named, **settings)}
 
 
 MANY, FEW = np.arange(100) < 60, np.arange(100) < 40
@@ -108,16 +117,14 @@ def test_more_steps_must_not_be_weaker():
     assert verdicts({**columns, "PGD100": record(one_more, 100)})["PGD100 no weaker than PGD20"]
 
 
-def test_autoattack_above_a_component_and_square_beyond_the_others():
+def test_square_beyond_the_others():
     columns = {name: record(MANY) for name in ("APGD_ce", "APGD_t", "FAB_t")}
-    columns["Square"] = record(FEW)
-    found = verdicts(columns, AA=MANY)
-    assert not found["AA at most each component, per image"]
-    assert not found["no hint of masked gradients from Square"]
-    assert verdicts(columns, AA=FEW)["AA at most each component, per image"]
+    hint = "no hint of masked gradients from Square"
+    assert not verdicts({**columns, "Square": record(FEW)}, autoattack="components")[hint]
+    assert verdicts({**columns, "Square": record(MANY)}, autoattack="components")[hint]
 
 
-@pytest.mark.parametrize("name", ["AA", "AA_inf", "AA_2"])
+@pytest.mark.parametrize("name", ["AA", "AA_2"])
 def test_what_only_square_breaks_in_a_cascade_is_a_hint_too(name):
     """On MNIST AutoAttack alone was asked for, and Square broke 304 that the others left."""
     plain = record(FEW)
@@ -127,15 +134,24 @@ def test_what_only_square_breaks_in_a_cascade_is_a_hint_too(name):
     assert verdicts({name: replace(plain, broken_by=np.where(FEW, -1, 2).astype(np.int8))})[hint]
 
 
-@pytest.mark.parametrize("norm", ["", "_inf", "_2"])
-def test_a_pgd_far_above_autoattack_is_marked_in_each_norm(norm):
-    columns = {f"PGD20{norm}": record(MANY, 20)}
-    flags = {f"AA{norm}": FEW}
-    checks = record_checks(columns, {f"PGD20{norm}": MANY, **flags}, False, "last", None)
+@pytest.mark.parametrize(("norm", "shown"), [("", "PGD20_inf"), ("_2", "PGD20_2")])
+def test_a_pgd_far_above_autoattack_is_marked_in_each_norm(norm, shown):
+    """In every column that shows this record, whatever its name."""
+    checks = checked({f"PGD20{norm}": record(MANY, 20), f"AA{norm}": record(FEW)})
     (gap,) = [check for check in checks if check.name == "PGD close to AutoAttack"]
     assert not gap.ok
-    assert gap.columns == (f"PGD20{norm}",)
+    assert gap.touches(PLAN.columns.resolved(shown, "digits", "as_named"))
+    assert not gap.touches(PLAN.columns.resolved("PGD100", "digits", "as_named"))
     assert gap.found == f"PGD20{norm} minus AA{norm} is 20.0 points"
+
+
+def test_autoattack_by_components_is_what_survives_all():
+    parts = ("APGD_ce", "APGD_t", "FAB_t", "Square")
+    named = {name: record(np.arange(100) < 60 - n) for n, name in enumerate(parts)}
+    named["PGD20"] = record(np.arange(100) < 80, 20)
+    checks = checked(named, autoattack="components")
+    (gap,) = [check for check in checks if check.name == "PGD close to AutoAttack"]
+    assert gap.found == "PGD20 minus AA is 23.0 points"
 
 
 def test_other_flags():
@@ -165,12 +181,21 @@ def test_answers_that_do_not_depend_on_the_image_are_seen(answers, ok):
 
 
 def test_what_a_check_touches():
-    assert Check("a", False, "").touches("NAT", set())
-    assert Check("a", False, "", norm="l2").touches("AA_2", {"l2"})
-    assert not Check("a", False, "", norm="l2").touches("AA", {"linf"})
-    assert not Check("a", False, "", columns=("AA",)).touches("PGD20", {"linf"})
-    check = Check("a", False, "b", columns=("AA",))
-    assert Check.from_json(check.as_json()) == check
+    names = ("NAT", "AA", "AA_2", "PGD20", "PGD20_inf", "true_union")
+    nat, aa, aa_2, pgd, alias, union = (
+        PLAN.columns.resolved(name, "digits", "as_named") for name in names
+    )
+    assert Check("a", False, "").touches(nat)
+    of_norm = Check("a", False, "", norm="l2")
+    assert of_norm.touches(aa_2)
+    assert of_norm.touches(union)
+    assert not of_norm.touches(aa)
+    assert not Check("a", False, "", columns=("AA",)).touches(pgd)
+    of_record = Check("a", False, "", probes=(pgd.probes[0].id,))
+    assert of_record.touches(alias)
+    assert not of_record.touches(aa)
+    for check in (of_norm, of_record, Check("a", False, "b", columns=("AA",))):
+        assert Check.from_json(check.as_json()) == check
 
 
 def test_mcnemar_against_the_binomial():

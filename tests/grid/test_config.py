@@ -139,7 +139,7 @@ def test_each_data_set_of_a_scale_may_have_its_own_number_of_test_images():
     columns = Plan(GRID, {**SCALE, "test": test}, "ci").columns
     assert columns.probe("PGD20", "digits").examples == SCALE["test"]["examples"]
     assert columns.probe("PGD20", "digits20").examples == 7
-    _, probes = columns.formula("C5", "digits20", "as_named")
+    probes = columns.resolved("C5", "digits20", "as_named").probes
     assert {probe.examples for probe in probes} == {7}
     test["examples_of"] = {"digits21": 7}
     with pytest.raises(UserError, match="did you mean 'digits20'"):

@@ -5,7 +5,6 @@ from functools import cache
 
 import pytest
 from conftest import command
-from harness.evaluation.cells import published
 
 from harness.attacks.attack import Threat
 from harness.attacks.balls import Ball
@@ -14,6 +13,7 @@ from harness.data import count
 from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
 from harness.papers.claims import read, runs
+from harness.papers.published import published
 from harness.training.runs import Augment, TrainRun, components, trained_norms
 
 CVPR, PLUSPLUS = "cvpr23_table3", ("plusplus_table2", "plusplus_table4")

@@ -1,5 +1,7 @@
 """Claims: how they are read, their verdicts on printed numbers, and the report."""
 
+import shutil
+
 import pytest
 import yaml
 from conftest import ROOT, command
@@ -175,6 +177,7 @@ def test_what_a_scale_leaves_out_is_printed_all_the_same(plan, on_paper):
 
 def test_the_command(small, tmp_path):
     store(small, tmp_path / "results", {name: (0.9, 0.5) for name in METHODS})
+    shutil.move(reports_of(small, tmp_path / "results"), tmp_path / "reports")
     grid, claims = tmp_path / "grid.yaml", tmp_path / "claims.yaml"
     grid.write_text(yaml.safe_dump(dict(small.grid)))
     claims.write_text(yaml.safe_dump(claimed(BEST)))

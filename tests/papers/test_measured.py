@@ -8,7 +8,7 @@ from small_table import ARTEFACT, BEST, METHODS, PLACE, judged, seeded_plan, sma
 
 from harness.core import paths
 from harness.evaluation.records import write_records
-from harness.grid.columns import Formula
+from harness.grid.columns import Column, Formula
 from harness.grid.plan import Plan
 
 
@@ -165,12 +165,8 @@ def test_a_failed_trust_check_is_not_silent(small, tmp_path):
 def test_minutes_are_compared_as_numbers(small, tmp_path):
     """Training time has no images behind it; the records say what the training took."""
     artefact = small.artefacts[ARTEFACT]
-    minutes = Formula("measured", ("minutes",))
-    cells = [
-        replace(cell, column="minutes", formula=minutes)
-        for cell in artefact.cells
-        if cell.column == "NAT"
-    ]
+    minutes = Column("minutes", Formula("measured", ("minutes",)))
+    cells = [replace(cell, meaning=minutes) for cell in artefact.cells if cell.column == "NAT"]
     plan = copy.copy(small)
     plan.artefacts = {ARTEFACT: replace(artefact, cells=tuple(cells))}
     for seconds, cell in zip((60, 120, 300, 180), cells, strict=True):

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT, snakemake
-from harness.evaluation.cells import cells
 from matplotlib import image
-from test_tables import made_up
+from test_tables import made_up, shown
 from threadpoolctl import threadpool_limits
 
 from harness.core.errors import UserError
@@ -94,7 +93,7 @@ def test_minutes_are_what_training_took(plan):
     read = made_up(plan, artefact)
     for place, run in enumerate(artefact.runs):
         read[run][1]["trained"] = {"seconds": 60.0 * (place + 1)}
-    minutes = cells(artefact, read, plan).query("column == 'minutes'").set_index("method")
+    minutes = shown(artefact, read, plan).query("column == 'minutes'").set_index("method")
     assert minutes.ours.tolist() == [1, 2, 3]
     assert minutes["mark"].tolist() == ["best", "second", ""]
     assert minutes.loc["trades0.25"].published == 414

@@ -10,14 +10,22 @@ from harness.core import paths
 from harness.core.config import scales
 from harness.core.errors import UserError
 from harness.core.statistics import wilson
-from harness.evaluation.cells import KEYS, cells, deviation, published, read_artefact, value
+from harness.evaluation.numbers import model_checks, read_artefact, value
 from harness.evaluation.records import Record, write_records
 from harness.grid.columns import Formula
 from harness.grid.plan import Plan
 from harness.grid.probes import Probe
+from harness.papers.published import KEYS, published
+from harness.reports.cells import cells, deviation
 from harness.reports.tables import latex, markdown
 
 GOLDEN = ROOT / "tests" / "golden"
+
+
+def shown(artefact, read, plan):
+    """An artefact's cells, with the checks that it would store."""
+    checks = {run: model_checks(plan, artefact, run, own) for run, own in read.items()}
+    return cells(artefact, read, checks, plan)
 
 
 def made_up(plan, artefact):
@@ -45,7 +53,7 @@ def small_table(plan):
     grid["artefacts"] = {"cvpr23_table1a": entry}
     small = Plan(grid, plan.scale, "ci")
     artefact = small.artefact("cvpr23_table1a")
-    return artefact, cells(artefact, made_up(small, artefact), small)
+    return artefact, shown(artefact, made_up(small, artefact), small)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +68,7 @@ def test_a_table_of_a_subset_says_so(table, plan, whole):
     test, train = ("local folder" if whole else f"local folder, subset {n} of 10" for n in (3, 4))
     for _, about in read.values():
         about.update(sources={"digits": test}, trained={"trained_on": {"source": train}})
-    written = markdown(cells(artefact, read, plan), artefact, "notice")
+    written = markdown(shown(artefact, read, plan), artefact, "notice")
     said = (
         "Images of digits: local folder, subset 3 of 10; trained on local folder, subset 4 of 10."
     )
@@ -195,7 +203,8 @@ def test_corrupted_columns_ask_for_every_corruption(plan):
     assert sum(name.startswith("digits-c/") for name in sets) == 75
     assert sum(name.startswith("digits-p/") for name in sets) == 10
     assert {"digits", "digits-c", "digits-p", "digits20-c", "digits40-c"} <= set(plan.data_sets)
-    formula, probes = plan.columns.formula("C5", "digits", "as_named")
+    column = plan.columns.resolved("C5", "digits", "as_named")
+    formula, probes = column.formula, column.probes
     assert (formula.op, len(probes)) == ("mean", 15)
     assert plan.columns.lower_is_better("P_flips")
     assert not plan.columns.lower_is_better("P")
