@@ -166,6 +166,7 @@ def test_a_truncated_record_is_one_sentence(trained):
     evaluated(evaluation, results)
     shard = paths.shard(results, evaluation.run, evaluation.probes[0].id, 0)
     whole = shard.read_bytes()
+    paths.records(results, evaluation.id).unlink()
     shard.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match="truncated or altered file"):
         evaluated(evaluation, results)
@@ -197,6 +198,26 @@ def test_a_flipped_byte_is_noticed_or_harmless(trained, tmp_path):
             assert np.array_equal(same.predicted, record.predicted)
             assert same.backward == record.backward
     assert noticed > 5
+
+
+def test_a_new_column_computes_itself_and_nothing_else(trained, plan, tmp_path):
+    """In a clone: the model and its record file are there, the shards of its batches are not."""
+    results, evaluation = trained
+    evaluated(evaluation, results)
+    before, _ = records_of(results, evaluation)
+    clone = tmp_path / "clone"
+    ignored = shutil.ignore_patterns(f"{evaluation.run}")
+    shutil.copytree(results / "models", clone / "models")
+    shutil.copytree(results / "records", clone / "records", ignore=ignored)
+    new = plan.columns.probe("PGD20_x2", "digits")
+    assert new not in evaluation.probes
+    more = EvalRun(evaluation.run, (*evaluation.probes, new))
+    evaluated(more, clone)
+    assert [path.name for path in (clone / "records" / evaluation.run).iterdir()] == [new.id]
+    after, about = records_of(clone, more)
+    assert after.keys() == {*before, new.id}
+    assert all(np.array_equal(before[p].correct, after[p].correct) for p in before)
+    assert about["weights"] == read_description(clone, evaluation.run)["sha256"]
 
 
 def test_records_of_other_weights_do_not_count(trained):

@@ -206,8 +206,8 @@ def test_corrupted_columns_ask_for_every_corruption(plan):
     column = plan.columns.resolved("C5", "digits", "as_named")
     formula, probes = column.formula, column.probes
     assert (formula.op, len(probes)) == ("mean", 15)
-    assert plan.columns.lower_is_better("P_flips")
-    assert not plan.columns.lower_is_better("P")
+    flips, plain = (plan.columns.resolved(c, "digits", "as_named") for c in ("P_flips", "P"))
+    assert (flips.lower_is_better, plain.lower_is_better) == (True, False)
 
 
 def test_wilson_against_known_values():
