@@ -34,7 +34,7 @@ from harness.evaluation.numbers import value
 from harness.evaluation.records import read_records
 from harness.grid.columns import PROTOCOLS, Columns
 from harness.grid.plan import Plan
-from harness.grid.probes import EvalRun, Probe
+from harness.grid.specs import EvalRun, Probe
 from harness.models.networks import load_model
 from harness.training.batches import unit
 from harness.training.train import train

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from harness.core.config import ROOT
 
@@ -13,7 +14,7 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 Done = subprocess.CompletedProcess
 
 
-def command(*words: str, cwd: Path, check: bool = False, **settings) -> Done:
+def command(*words: str, cwd: Path, check: bool = False, **settings: Any) -> Done:
     """A command of the project's, from another folder."""
     return subprocess.run(
         [sys.executable, "-m", *words],
@@ -27,7 +28,7 @@ def command(*words: str, cwd: Path, check: bool = False, **settings) -> Done:
     )
 
 
-def snakemake_words(*words: str, grid: Path, **config) -> list[str]:
+def snakemake_words(*words: str, grid: Path, **config: Any) -> list[str]:
     common = [
         "--snakefile",
         str(ROOT / "Snakefile"),
@@ -39,7 +40,7 @@ def snakemake_words(*words: str, grid: Path, **config) -> list[str]:
     return ["snakemake", *common, "--cores", "2", *words, *settings]
 
 
-def snakemake(*words: str, cwd: Path, grid: Path, **config) -> Done:
+def snakemake(*words: str, cwd: Path, grid: Path, **config: Any) -> Done:
     return command(*snakemake_words(*words, grid=grid, **config), cwd=cwd)
 
 

@@ -12,7 +12,6 @@ from harness.core.errors import UserError
 from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
-from harness.jobs.spec import evaluation_spec, training_spec
 from harness.jobs.zygote import launch
 from harness.reports.manifest import CHANGED, CURRENT, NAME, Manifest, no_future
 

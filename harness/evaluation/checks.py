@@ -1,4 +1,4 @@
-"""Checks on a model before its numbers are believed: EVALUATION, trust checks 1-4, 8 and 9.
+"""Checks of a model: are its logits, gradients and accuracies what an attack can rely on?
 
 Run inside the evaluation job, on a few images, and kept with the records. A check that fails says what
 was measured; the report marks the numbers that it touches. None of them stops anything.

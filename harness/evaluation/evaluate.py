@@ -42,7 +42,7 @@ from harness.evaluation.records import (
     write_records,
     write_shard,
 )
-from harness.grid.probes import EvalRun, Probe
+from harness.grid.specs import EvalRun, Probe
 from harness.training.batches import on_device
 
 

@@ -13,7 +13,7 @@ from harness.attacks.attack import Passes, counting, perturb
 from harness.attacks.autoattack import listening
 from harness.attacks.pgd import PGD, snapshots
 from harness.evaluation.records import Record
-from harness.grid.probes import Probe
+from harness.grid.specs import Probe
 from harness.models.networks import gradcam
 
 

@@ -20,7 +20,7 @@ from harness.core import paths
 from harness.core.errors import UserError, expected
 from harness.core.files import read_arrays, write_arrays, write_whole
 from harness.core.progress import Cost
-from harness.grid.probes import EvalRun
+from harness.grid.specs import EvalRun
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,7 @@ class Builder:
             raise UserError(f"{where}: {error}") from None
 
     def _coerce(self, hint: Any, value: Any, where: str, preset: str) -> Any:
+        """A value of a config as its field's type wants it."""
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin in (types.UnionType, typing.Union):
             if value is None:
@@ -124,15 +125,7 @@ class Builder:
             (hint,) = [argument for argument in arguments if argument is not type(None)]
             return self._coerce(hint, value, where, preset)
         if origin is tuple:
-            if not isinstance(value, list | tuple):
-                raise expected(f"a list at {where}", repr(value), "write [a, b, ...]")
-            inner = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
-            if len(inner) != len(value):
-                raise expected(f"{len(inner)} values at {where}", len(value), "add or drop some")
-            pairs = zip(inner, value, strict=True)
-            return tuple(
-                self._coerce(h, v, f"{where}[{i}]", preset) for i, (h, v) in enumerate(pairs)
-            )
+            return self._tuple(arguments, value, where, preset)
         if hint is Threat:
             return self.threat(value, where, preset)
         if hint is Optim:
@@ -141,19 +134,20 @@ class Builder:
             return self._learner(value, where, preset)
         if is_dataclass(hint) and isinstance(value, Mapping):
             return self._dataclass(typing.cast(type, hint), value, where, preset)
-        if hint is Fraction:
-            return fraction(value, where)
-        if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        if hint in (int, bool, str):
-            if type(value) is not hint:
-                raise expected(f"{hint.__name__} at {where}", repr(value), "change its type")
-            return value
-        if hint is float:
-            raise expected(f"a number at {where}", repr(value), "write it without quotes")
-        return value
+        return _plain(hint, value, where)
 
-    def _named(self, table: Mapping[str, Any], kind: str, name: str, where: str, preset: str):
+    def _tuple(self, types_: tuple, value: Any, where: str, preset: str) -> tuple:
+        if not isinstance(value, list | tuple):
+            raise expected(f"a list at {where}", repr(value), "write [a, b, ...]")
+        inner = [types_[0]] * len(value) if types_[-1] is Ellipsis else list(types_)
+        if len(inner) != len(value):
+            raise expected(f"{len(inner)} values at {where}", len(value), "add or drop some")
+        pairs = zip(inner, value, strict=True)
+        return tuple(self._coerce(h, v, f"{where}[{i}]", preset) for i, (h, v) in enumerate(pairs))
+
+    def _named(
+        self, table: Mapping[str, Any], kind: str, name: str, where: str, preset: str
+    ) -> dict[str, Any]:
         """A table's entry, with its own overlay for the preset, if it has one."""
         if name not in table:
             raise unknown(kind, name, table, where)
@@ -186,6 +180,19 @@ class Builder:
                 {"like": like} if isinstance(like, str) else like, value["optim"]
             )
         return typing.cast(Single, self.build({"preset": preset, **base, **value}, where))
+
+
+def _plain(hint: Any, value: Any, where: str) -> Any:
+    """Numbers and texts; a whole number may stand for a float, and a fraction for either."""
+    if hint is Fraction:
+        return fraction(value, where)
+    if hint is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise expected(f"a number at {where}", repr(value), "write it without quotes")
+        return float(value)
+    if hint in (int, bool, str) and type(value) is not hint:
+        raise expected(f"{hint.__name__} at {where}", repr(value), "change its type")
+    return value
 
 
 def fraction(value: Any, where: str) -> Fraction:

@@ -19,7 +19,7 @@ from harness.data import frames
 from harness.data.corruptions import MAIN, REVISION
 from harness.data.corruptions.sequences import FRAMES
 from harness.grid.build import fraction, registry
-from harness.grid.probes import Probe
+from harness.grid.specs import Probe
 
 PROTOCOLS = ("as_named", "released", "l2")
 # How AutoAttack is measured in an artefact: its components' records joined, or one record of a cascade.

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.config import merged, read_grid, read_scale
-from harness.core.errors import unknown
+from harness.core.errors import expected, unknown
 from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count, variants
 from harness.grid.columns import PROTOCOLS, Column, Formula
-from harness.grid.probes import EvalRun, Probe
+from harness.grid.specs import EvalRun, Probe, write_spec
 from harness.grid.trainings import Trainings
 from harness.training.runs import TrainRun
 
@@ -80,6 +80,15 @@ class Plan(Trainings):
         if run_id not in self.runs:
             raise unknown("run", run_id, self.runs, f"scale {self.name}")
         return self.runs[run_id]
+
+    def training_spec(self, run: str) -> str:
+        return write_spec(self.grid["registry"], self.run(run))
+
+    def evaluation_spec(self, run: str) -> str:
+        if run not in self.evaluations:
+            found = f"{self.run(run).id}, which is only a parent"
+            raise expected("a run that a table evaluates", found, "choose another")
+        return write_spec(self.grid["registry"], self.evaluations[run])
 
     def label(self, slug: str) -> str:
         """How a row is called: the method's label, or a variant's; for `slug@preset` both."""

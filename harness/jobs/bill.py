@@ -23,7 +23,7 @@ from harness.core.identity import canonical, fingerprint
 from harness.data import count
 from harness.data.sets import SETS
 from harness.grid.plan import Plan
-from harness.grid.probes import Probe
+from harness.grid.specs import Probe
 from harness.training.contracts import Method
 from harness.training.runs import TrainRun
 

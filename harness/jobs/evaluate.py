@@ -13,7 +13,7 @@ from harness.data.sources import at_hand
 from harness.evaluation.evaluate import evaluate, evaluate_part
 from harness.evaluation.records import Part
 from harness.grid.plan import Plan
-from harness.jobs.spec import evaluation_spec, read_spec
+from harness.grid.specs import read_spec
 from harness.machine.device import DEVICES, pick_device, placed, set_up
 from harness.models.networks import load_model
 
@@ -31,7 +31,7 @@ def refuse_other_images(run: str, about: dict[str, Any]) -> None:
 
 
 def _planned(options: argparse.Namespace) -> str:
-    return evaluation_spec(Plan.read(options.scale or "smoke", options.grid), options.run)
+    return Plan.read(options.scale or "smoke", options.grid).evaluation_spec(options.run)
 
 
 def main() -> None:

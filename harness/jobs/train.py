@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.core import paths
 from harness.core.files import only_one
 from harness.grid.plan import Plan
-from harness.jobs.spec import read_spec
+from harness.grid.specs import read_spec
 from harness.machine import distributed
 from harness.machine.device import DEVICES, set_up
 from harness.training.train import rehearse, train

@@ -39,9 +39,10 @@ def cells(
     table = pd.DataFrame(rows).merge(published(artefact, plan), on=KEYS, how="left")
     table["difference"] = (table.ours - table.published).round(2)
     lower = {cell.column: cell.meaning.lower_is_better for cell in artefact.cells}
-    table["mark"] = table.groupby(["dataset", "network", "column"], group_keys=False)[
-        ["ours", "column"]
-    ].apply(lambda part: _marks(part.ours, lower[part.column.iloc[0]]))
+    # Best and second by rank; equal numbers share a mark.
+    signed = table.ours.where(table.column.map(lower), -table.ours)
+    rank = signed.groupby([table.dataset, table.network, table.column]).rank(method="min")
+    table["mark"] = rank.map({1.0: "best", 2.0: "second"}).fillna("")
     return _against_best_baseline(table, images, lower, plan.grid["roles"]["ours"])
 
 
@@ -146,9 +147,3 @@ def _against_best_baseline(
         found.append((best, float(f"{test.p:.3g}")))
     baselines, p_values = zip(*found, strict=True)
     return table.assign(best_baseline=baselines, p_against_it=p_values)
-
-
-def _marks(ours: pd.Series, ascending: bool) -> pd.Series:
-    """`best` and `second` by rank; equal numbers share a mark."""
-    rank = ours.rank(method="min", ascending=ascending)
-    return rank.map({1.0: "best", 2.0: "second"}).fillna("")

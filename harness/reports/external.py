@@ -30,7 +30,7 @@ from harness.evaluation.records import read_records
 from harness.evaluation.trust import Check, record_checks
 from harness.grid.columns import PROTOCOLS, Columns
 from harness.grid.plan import Plan
-from harness.grid.probes import EvalRun
+from harness.grid.specs import EvalRun
 from harness.reports.page.render import environment
 
 _DEFAULT_SCALE = "paper"

@@ -7,6 +7,7 @@ ours beside the published number, the best two of a column marked as the papers 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -36,7 +37,7 @@ def _number(cell: pd.Series, wrap: dict[str, str], on_test: str, doubted: str, p
 
 
 def _wide(
-    table: pd.DataFrame, artefact: Artefact, decorate
+    table: pd.DataFrame, artefact: Artefact, decorate: Callable[[pd.Series], str]
 ) -> list[tuple[str, pd.Series, pd.DataFrame]]:
     views = []
     for keys, part in table.groupby(["dataset", "network"], sort=False):

@@ -21,7 +21,7 @@ from harness.evaluation.numbers import value
 from harness.evaluation.probing import evaluate_batch, evaluate_family
 from harness.evaluation.records import read_records, read_shard
 from harness.grid.plan import Plan
-from harness.grid.probes import EvalRun, Probe
+from harness.grid.specs import EvalRun, Probe
 from harness.models.networks import load_model
 from harness.training.batches import unit
 from harness.training.train import train

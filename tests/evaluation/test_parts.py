@@ -24,7 +24,7 @@ from harness.core.paths import read_description
 from harness.evaluation.evaluate import evaluate, evaluate_part
 from harness.evaluation.records import Part, read_records, write_records
 from harness.grid.plan import Plan
-from harness.grid.probes import EvalRun, Probe
+from harness.grid.specs import EvalRun, Probe
 from harness.models.networks import load_model
 from harness.training.train import train
 

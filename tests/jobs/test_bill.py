@@ -23,7 +23,7 @@ from harness.core.config import scales
 from harness.data import count
 from harness.evaluation.probing import evaluate_batch
 from harness.grid.plan import Plan
-from harness.grid.probes import Probe
+from harness.grid.specs import Probe
 from harness.jobs import bill, meter
 from harness.jobs.bill import known_rates, of_evaluation, of_training, shape, text
 from harness.jobs.meter import rate, seconds

@@ -14,7 +14,7 @@ from harness.evaluation.numbers import model_checks, read_artefact, value
 from harness.evaluation.records import Record, write_records
 from harness.grid.columns import Formula
 from harness.grid.plan import Plan
-from harness.grid.probes import Probe
+from harness.grid.specs import Probe
 from harness.papers.published import KEYS, published
 from harness.reports.cells import cells, deviation
 from harness.reports.tables import latex, markdown

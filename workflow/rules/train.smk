@@ -22,7 +22,7 @@ rule train:
         threads=lambda wildcards, threads: max(1, threads // processes(wildcards.run)),
         python=PYTHON,
         device=DEVICE,
-        spec=lambda wildcards: training_spec(plan_of(wildcards.run), wildcards.run),
+        spec=lambda wildcards: plan_of(wildcards.run).training_spec(wildcards.run),
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
         "exec {params.python:q} -m harness start --gpus {resources.gpu} train "
