@@ -76,7 +76,7 @@ def parts_of(run, fingerprint):
 
 def claim_files(scale):
     """What the claims are judged on: records, and the checks of the models behind them."""
-    from harness.papers.claims import read, runs  # only where somebody asks
+    from harness.papers.claims import read, runs  # pandas: only when needed
 
     found = read(plan(scale))
     named = dict.fromkeys(name for claim in found for name in claim.artefacts)

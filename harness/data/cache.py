@@ -80,7 +80,7 @@ class Stored:
         if state_of(self.files) != self.state:
             raise expected(
                 f"{self.files[0]} as it was when this process began",
-                "that somebody changed it since",
+                "that it was changed since",
                 "put it back, or delete its folder to make it again, then start again",
             )
 

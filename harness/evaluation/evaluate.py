@@ -5,8 +5,8 @@ job loses at most one batch, and a second start computes only what is missing. T
 batch depends on the probe and the batch alone, so the order of work changes nothing. PGDs that
 differ only in their steps share a stream and a run: PGD20 is a snapshot of PGD100.
 
-Records belong to a probe, whoever asked for it: what earlier evaluations of the same weights on the
-same images recorded is taken over, so a new column computes itself and nothing else.
+Records are kept by probe. What earlier evaluations of the same weights on the same images recorded is
+taken over, so a new column computes itself and nothing else.
 
 Several jobs can share the work: `--part 2/8` does every eighth batch. The plain command, once all parts
 are there, finds nothing missing, checks the model and joins what they wrote.

@@ -3,8 +3,8 @@
 A shard is the record of one batch of examples, written as soon as it is done. The records of a model
 are all its shards in one file. Plain arrays in .npz: no pickle, and zip checksums notice damage.
 
-Several jobs can share an evaluation. Batches are dealt out in turn, counted through all probes:
-AutoAttack's costs vary from batch to batch, and many a probe has fewer batches than there are jobs.
+Several jobs can share an evaluation. They take batches in turn, through all probes:
+AutoAttack's costs vary from batch to batch, and most probes have fewer batches than there are jobs.
 """
 
 from __future__ import annotations

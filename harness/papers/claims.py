@@ -126,14 +126,14 @@ def judge(plan: Plan, claims: list[Claim], results: Path, reports: Path) -> pd.D
     return pd.DataFrame(rows)
 
 
-def counted(verdicts: Iterable[str]) -> dict[str, int]:
+def tally(verdicts: Iterable[str]) -> dict[str, int]:
     """How often each verdict was reached, the most frequent first; without "(1 of 2 comparisons)"."""
     return dict(Counter(verdict.partition(" (")[0] for verdict in verdicts).most_common())
 
 
 def markdown(table: pd.DataFrame, notice: str) -> str:
     theirs, ours = (
-        ", ".join(f"{word} {count}" for word, count in counted(verdicts).items())
+        ", ".join(f"{word} {count}" for word, count in tally(verdicts).items())
         for verdicts in (table.published_verdict, table.our_verdict)
     )
     lines = [

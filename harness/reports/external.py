@@ -125,7 +125,7 @@ def chosen_columns(columns: Columns, attacks: str, dataset: str) -> list[str]:
     found: dict[str, str] = {}
     for name in columns.grid["columns"]:
         entry = columns.column(name)
-        if "measured" in entry:  # nobody told us what somebody else's training cost
+        if "measured" in entry:  # the cost of its training is unknown
             continue
         parts = entry.get("mean", entry.get("all", [name]))
         if all(columns.affords(part, dataset, PROTOCOLS[0]) for part in parts):

@@ -42,6 +42,7 @@ def add_figure(plan, reports, caption):
     path = reports / "ci" / "figures" / f"{FIGURE}.png"
     path.parent.mkdir(parents=True)
     plt.figure(figsize=(4, 3)).savefig(path, dpi=200)
+    path.with_suffix(".json").write_text("{}")
     plt.close("all")
 
 

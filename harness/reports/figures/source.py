@@ -1,4 +1,4 @@
-"""What a figure is drawn from, read when it is asked for."""
+"""What a figure is drawn from."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from harness.grid.artefacts import Artefact
 from harness.grid.plan import Plan
-from harness.papers.claims import counted
+from harness.papers.claims import tally
 from harness.reports.cells import deviation, unofficial
 
 _SCREEN_DPI = 120  # a little larger than in print: screens are further away
@@ -92,7 +92,7 @@ def verdicts(plan: Plan, folder: Path) -> dict[str, Any] | None:
 
 def _counts(verdicts: pd.Series) -> dict[str, int]:
     """Always the three main verdicts, even if zero; the others only if they occur."""
-    found = counted(verdicts)
+    found = tally(verdicts)
     partly = [word for word in found if word.startswith("holds where")]
     order = dict.fromkeys(("holds", *partly, "fails", "undecided", *found))
     return {word: found.get(word, 0) for word in order}

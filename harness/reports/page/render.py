@@ -31,7 +31,7 @@ def symbols(text: str) -> str:
     return _WORDS.sub(lambda found: _SYMBOLS[found[0]], text)
 
 
-def counted(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
@@ -58,7 +58,7 @@ def environment() -> jinja2.Environment:
     )
     script = (TEMPLATES / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    made.filters |= {"symbols": symbols, "counted": counted, "span": span, "duration": duration}
+    made.filters |= {"symbols": symbols, "plural": plural, "span": span, "duration": duration}
     made.globals |= {
         "style": (TEMPLATES / "page.css").read_text(),
         "script": script,
