@@ -15,8 +15,7 @@ reproduce: .venv/ready  ## build every table and figure at smoke scale, and the 
 test: lint types  ## lint, types, unit tests and a small DAG
 	$(BIN)/pytest -n $(CORES) --dist loadfile $(COVER)  # a file's tests share what they built
 
-coverage: COVER = --cov --cov-report=
-coverage: test   ## the tests, then the ten files whose lines they run least, and the total
+coverage:        ## after `make test COVER="--cov --cov-report="`: the ten least covered files, and the total
 	@echo "coverage, a lower bound: jobs in processes of their own do not count"
 	@$(BIN)/coverage report | sed -n '1,12p;/^TOTAL/p'
 

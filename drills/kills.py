@@ -51,7 +51,10 @@ def killed(
         time.sleep(0.002)
     jobs = ground.jobs()
     if jobs and random.random() < 0.5:
-        os.kill(jobs[0], signal.SIGKILL)
+        try:
+            os.kill(jobs[0], signal.SIGKILL)
+        except ProcessLookupError:  # it has just ended
+            jobs = []
     else:
         job.kill()
     job.communicate()

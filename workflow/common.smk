@@ -13,7 +13,7 @@ from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
 from harness.jobs.zygote import launch
-from harness.reports.manifest import CHANGED, CURRENT, NAME, Manifest, no_future
+from harness.reports.manifest import CHANGED, CURRENT, NAME, NOW, Manifest, no_future
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
@@ -181,14 +181,12 @@ def manifest(scale):
     return Manifest(plan(scale), Path("reports"))
 
 
-# As old as this process, so newer than any report that was there before. Elsewhere than on Linux: old.
-NOW = "/proc/self/cmdline" if sys.platform == "linux" else "/dev/null"
-
-
 def current(scale, report):
     """A report's inputs. Where checksums prove that it is made of them, their times do not count (git
     keeps none). Where they prove that it is to show something else, it is older than `NOW`.
     """
+    if report not in reports_of(scale):
+        artefact(scale, report)  # says which names there are
     inputs, state = reports_of(scale)[report][0], report_state(scale, report)
     if state == CURRENT:
         inputs = [ancient(file) for file in inputs]
