@@ -65,8 +65,11 @@ def record_checks(
 ) -> list[Check]:
     """Checks of a model's records. `columns`: all that are one attack, or none (Columns.attacks)."""
     there = [column for column in columns if all(p in records for p in column.formula.probes)]
-    single = {column: records[column.probes[0].id] for column in there if len(column.probes) == 1}
-    checks = [*_gradient_calls(single), *_weaker(single), *_autoattack(there, records)]
+    named = {column: records[column.probes[0].id] for column in there if len(column.probes) == 1}
+    first = {(column.formula, column.promised): column for column in reversed(there)}
+    distinct = [column for column in there if column in first.values()]  # without second names
+    single = {column: named[column] for column in distinct if column in named}
+    checks = [*_gradient_calls(named), *_weaker(single), *_autoattack(distinct, records)]
     natural = [record for column, record in single.items() if column.attack == "none"]
     if natural and labels is not None:
         checks.append(_better_than_guessing(natural[0], labels))

@@ -176,13 +176,12 @@ class Columns:
         )
 
     def attacks(self, dataset: str, protocol: str, autoattack: str | None) -> tuple[Column, ...]:
-        """Every column that is one attack, or none; of those that mean the same the first."""
-        found: dict[Formula, Column] = {}
-        for name in self.grid["columns"]:
-            if "attack" in self.column(name) and self.affords(name, dataset, protocol):
-                column = self.resolved(name, dataset, protocol, autoattack)
-                found.setdefault(column.formula, column)
-        return tuple(found.values())
+        """Every column that is one attack, or none; some are two names of one record."""
+        return tuple(
+            self.resolved(name, dataset, protocol, autoattack)
+            for name in self.grid["columns"]
+            if "attack" in self.column(name) and self.affords(name, dataset, protocol)
+        )
 
     def _corrupted(self, entry: Mapping[str, Any], dataset: str) -> tuple[Formula, list[Probe]]:
         """A mean over corrupted versions of the test images, or over sequences of them."""

@@ -108,6 +108,18 @@ def test_ten_steps_are_not_a_hundred():
     assert verdicts({"PGD100": record(MANY, 100)})["PGD100 takes 100 steps"]
 
 
+def test_every_name_of_a_record_is_held_to_its_steps():
+    """Under the released protocol PGD20 and PGD100 are one attack of ten steps."""
+    columns = PLAN.columns.attacks("digits", "released", None)
+    one, other = (column for column in columns if column.name in ("PGD20", "PGD100"))
+    assert one.formula == other.formula
+    found = record_checks(columns, {one.probes[0].id: record(MANY, 10)}, False, None, None)
+    failed = [check for check in found if not check.ok]
+    names = {"PGD20 takes 20 steps", "PGD100 takes 100 steps", "PGD20_inf takes 20 steps"}
+    assert {check.name for check in failed} == names
+    assert [check.name for check in failed if check.touches(other)] == ["PGD100 takes 100 steps"]
+
+
 def test_more_steps_must_not_be_weaker():
     columns = {"PGD20": record(FEW, 20), "PGD100": record(MANY, 100), "APGD_ce": record(FEW)}
     found = verdicts(columns)
