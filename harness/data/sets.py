@@ -1,4 +1,4 @@
-"""The data sets: shape, sources, files and how to read them."""
+"""The data sets: shape, sources, files and how to read them (docs/adding-a-data-set.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a column's number is: an attack's record, or a reduction of several. Torch-free."""
+"""What a column of config/grid.yaml is: an attack's record, or a reduction of several. Torch-free."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One table: `python -m harness tables --scale smoke --artefact cvpr23_table1a`. Torch-free.
 
-The CSV holds one row per cell, with everything known about it; Markdown and LaTeX are its views,
-ours beside the published number, the best two of a column marked as the papers mark them.
+The CSV holds one row per cell (cells.py); Markdown and LaTeX are its views, ours beside the published
+number, the best two of a column marked as the papers mark them.
 """
 
 from __future__ import annotations
