@@ -21,7 +21,9 @@ DOCUMENTS = [
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"data", "results"}
+# Folders of the repository; tools make others, such as .snakemake.
+FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "."}
+FOLDERS = {*FOLDERS, ".ci"} - {"data", "results"}
 # Made by builds, so not in a clone.
 BUILT = ("reports/smoke/", "reports/paper/")
 COLUMNS = ("NAT", "PGD20", "AA")  # of the README's table, each ours and published
