@@ -52,7 +52,8 @@ class Check:
         if self.columns is not None:
             return column.name in self.columns
         if self.probes is not None:
-            return not set(self.probes).isdisjoint(column.formula.probes)
+            # AutoAttack by components is not in doubt because one of them is: others may be stronger.
+            return set(self.probes).issuperset(column.formula.probes)
         return self.norm is None or self.norm in column.norms
 
 

@@ -206,6 +206,8 @@ def test_what_a_check_touches():
     of_record = Check("a", False, "", probes=(pgd.probes[0].id,))
     assert of_record.touches(alias)
     assert not of_record.touches(aa)
+    joined = PLAN.columns.resolved("AA", "digits", "as_named", "components")
+    assert not Check("a", False, "", probes=(joined.probes[0].id,)).touches(joined)
     for check in (of_norm, of_record, Check("a", False, "b", columns=("AA",))):
         assert Check.from_json(check.as_json()) == check
 
