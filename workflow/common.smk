@@ -13,7 +13,7 @@ from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
 from harness.jobs.zygote import launch
-from harness.reports.manifest import CHANGED, CURRENT, NAME, NOW, Manifest, no_future
+from harness.reports.manifest import CHANGED, CURRENT, NOW, Manifest, no_future
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
@@ -166,7 +166,7 @@ def reports_of(scale):
         "claims": (claim_files(scale), claims),
         "index": ([*shown, claims[0]], page),
         "robustbench": (entry_files(scale), models),
-        "manifest": ([*page, *models], [f"reports/{scale}/{NAME}"]),
+        "manifest": ([*page, *models], [*page, *models]),
     }
 
 

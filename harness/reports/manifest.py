@@ -36,7 +36,8 @@ def contents(plan: Plan) -> dict[str, str]:
         for name, found in entries(plan.artefacts).items()
     }
     whole = _number(shown)
-    return {**shown, "robustbench": _number(models), "claims": _judged(plan, shown), "index": whole}
+    others = {"robustbench": _number(models), "claims": _judged(plan, shown)}
+    return {**shown, **others, "index": whole, "manifest": whole}
 
 
 def _content(plan: Plan, artefact: Artefact) -> tuple:
@@ -82,7 +83,7 @@ class Manifest:
         return CURRENT if all(map(self._holds, inputs)) else CHANGED
 
     def _holds(self, name: str) -> bool:
-        return self._sums.get(name, "") == _sum(name) != ""
+        return self._sums.get(_name(Path(name)), "") == _sum(name) != ""
 
 
 @cache

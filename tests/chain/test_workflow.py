@@ -11,10 +11,11 @@ import pytest
 import yaml
 from conftest import ARTEFACT, METHODS, ROOT, said, snakemake
 
+from harness.core import paths
 from harness.core.config import CONFIG
 from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
-from harness.reports.manifest import write_manifest
+from harness.reports.manifest import CURRENT, Manifest, write_manifest
 
 
 def planned(dry) -> dict[str, int]:
@@ -94,6 +95,18 @@ def test_a_dry_run_changes_no_file(built, grid, less, tmp_path):
     for wanted in (grid, less):
         assert snakemake("-n", cwd=clone, grid=wanted).returncode == 0
         assert (times(clone), times(CONFIG)) == (before, config)
+
+
+def test_a_file_in_this_folder_may_go_by_its_whole_path(built, grid, tmp_path, monkeypatch):
+    """As config/claims.yaml does where the workflow runs at the top of the repository."""
+    clone = cloned(built, tmp_path / "clone")
+    monkeypatch.chdir(clone)
+    plan = Plan.read("ci", grid)
+    runs = plan.artefact(ARTEFACT).runs
+    records = [clone / paths.records(Path("results"), plan.evaluations[run].id) for run in runs]
+    shown = [f"reports/ci/tables/{ARTEFACT}{end}" for end in (".csv", ".md", ".tex", ".json")]
+    known = Manifest(plan, Path("reports"))
+    assert known.state(ARTEFACT, map(str, records), shown) == CURRENT
 
 
 def test_a_clone_of_reports_and_records_has_nothing_to_do(built, grid, tmp_path):
