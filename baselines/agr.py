@@ -26,7 +26,7 @@ from baselines.at import AT, norm_slug
 from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, project, random_point, steepest
 from harness.attacks.losses import attack_cross_entropy, cross_entropy
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.learner import Average, Learner, Optim, Single, finite
 

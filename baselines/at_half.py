@@ -18,7 +18,7 @@ from harness.attacks.attack import Threat, perturb
 from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import PGD
 from harness.core.errors import expected
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock
 
 

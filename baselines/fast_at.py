@@ -24,7 +24,7 @@ from baselines.at import norm_slug
 from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, project, steepest
 from harness.attacks.losses import attack_cross_entropy, cross_entropy
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.machine.distributed import per_image
 from harness.training.contracts import Batch, Clock
 

@@ -24,7 +24,7 @@ from harness.attacks.attack import Threat, perturb
 from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import start_point
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock
 
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from baselines.at import AT, norm_slug
 from harness.attacks.attack import Threat
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock
 
 

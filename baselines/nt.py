@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.attacks.losses import cross_entropy
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock
 
 

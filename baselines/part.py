@@ -32,7 +32,7 @@ from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import attack_cross_entropy, cross_entropy
 from harness.core.errors import expected, unknown
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.machine.distributed import per_image
 from harness.training.contracts import Batch, Clock
 

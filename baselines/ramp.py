@@ -26,7 +26,7 @@ from baselines.nt import NT
 from harness.attacks.apgd import APGD, searched
 from harness.attacks.attack import Threat
 from harness.attacks.losses import cross_entropy, kl
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.learner import Optim, Single
 from harness.training.weights import copy_into, tensors

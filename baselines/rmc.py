@@ -34,7 +34,7 @@ from harness.attacks.attack import Attack, Threat, perturb
 from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import PGD
 from harness.core.errors import expected
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.learner import Optim, finite
 

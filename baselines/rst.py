@@ -20,7 +20,7 @@ from baselines.at import norm_slug
 from harness.attacks.attack import Threat, perturb
 from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import PGD
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock
 
 

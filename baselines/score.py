@@ -23,7 +23,7 @@ from harness.attacks.attack import Threat, perturb
 from harness.attacks.losses import one_hot, squared_distance
 from harness.attacks.pgd import PGD
 from harness.core.errors import unknown
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock
 
 VARIANTS = ("a", "b")

@@ -22,7 +22,7 @@ from benchmarks.timing import Row
 from harness.core.config import ROOT
 from harness.core.errors import run_command, unknown
 from harness.core.files import write_whole
-from harness.core.progress import provenance
+from harness.core.process import provenance
 
 PARTS = {
     "training": "Training steps",

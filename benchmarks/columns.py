@@ -27,14 +27,12 @@ from harness.attacks.attack import perturb
 from harness.attacks.autoattack import listening
 from harness.attacks.pgd import PGD, start_point
 from harness.core import paths
-from harness.core.identity import seed_from
+from harness.core.paths import seed_from
 from harness.data import load
 from harness.evaluation.evaluate import evaluate
-from harness.evaluation.numbers import value
-from harness.evaluation.records import read_records
-from harness.grid.columns import PROTOCOLS, Columns
+from harness.evaluation.records import read_records, value
+from harness.grid.columns import PROTOCOLS, Columns, EvalRun, Probe
 from harness.grid.plan import Plan
-from harness.grid.specs import EvalRun, Probe
 from harness.models.networks import load_model
 from harness.training.batches import unit
 from harness.training.train import train

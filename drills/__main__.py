@@ -37,7 +37,7 @@ from drills.ground import Ground
 from harness.core.config import ROOT
 from harness.core.errors import run_command, unknown
 from harness.core.files import write_whole
-from harness.core.progress import provenance
+from harness.core.process import provenance
 
 DRILLS: dict[str, Callable[[Ground], Attempt]] = {
     "training": kills.training,

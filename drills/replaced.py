@@ -23,7 +23,7 @@ from harness.core.paths import read_description
 from harness.data import load
 from harness.data.sets import SETS
 from harness.evaluation.records import read_records
-from harness.grid.specs import EvalRun
+from harness.grid.columns import EvalRun
 
 _IMAGES = {"train": 300, "test": 60}
 

@@ -40,7 +40,7 @@ from typing import Any, ClassVar, TypeVar
 
 from generalist.gamma import check_gamma, check_shares, weights_at
 from harness.core.errors import expected, unknown
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.learner import Average, Learner, Single
 from harness.training.weights import copy_into, mix_into

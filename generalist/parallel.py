@@ -35,8 +35,7 @@ from typing import Any
 
 from generalist.generalist import GeneralistTraining, overwrite
 from harness.core.errors import UserError, expected
-from harness.core.lazy import torch
-from harness.machine.device import autocast, set_up
+from harness.machine.device import autocast, set_up, torch
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.learner import Learner
 from harness.training.weights import tensors

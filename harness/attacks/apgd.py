@@ -24,7 +24,7 @@ from typing import ClassVar
 from harness.attacks.attack import OneBall, attack_view, check_budget
 from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import cross_entropy
-from harness.core.lazy import torch
+from harness.machine.device import torch
 
 _MOMENTUM = 0.75
 _RISES_WANTED = 0.75

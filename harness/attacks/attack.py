@@ -17,7 +17,7 @@ from harness.attacks.balls import Ball
 from harness.attacks.losses import AttackLoss
 from harness.attacks.work import Work
 from harness.core.errors import expected
-from harness.core.lazy import torch
+from harness.machine.device import torch
 
 _TOLERANCE = 1e-5
 ORDERS = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,12 +24,12 @@ from harness.attacks.attack import OneBall
 from harness.attacks.balls import Ball
 from harness.attacks.work import Work
 from harness.core.errors import unknown
-from harness.core.lazy import torch
+from harness.machine.device import torch
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 COMPONENTS = (*STANDARD, "apgd-dlr")
 _NORMS = {"linf": "Linf", "l2": "L2", "l1": "L1"}
-_LOGGER = "auto-attack"
+LOGGER = "auto-attack"
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class Component(OneBall):
         if classes >= needs:
             return self.name
         instead = "apgd-dlr" if classes == 3 else "apgd-ce"
-        logging.getLogger(_LOGGER).warning(
+        logging.getLogger(LOGGER).warning(
             f"{self.name} needs {needs} classes, found {classes}: {instead} is used instead"
         )
         return instead
@@ -144,22 +142,3 @@ class Cascade:
     def standard(cls, ball: Ball, **budget: int) -> Cascade:
         """AutoAttack's standard version."""
         return cls(tuple(Component(ball, name, **budget) for name in STANDARD))
-
-
-@contextmanager
-def listening() -> Iterator[set[str]]:
-    """Collect the warnings that AutoAttack logs; the terminal shows none of them."""
-    heard: set[str] = set()
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            heard.add(record.getMessage().partition(" See ")[0])
-
-    logger, collector = logging.getLogger(_LOGGER), Collector(logging.WARNING)
-    propagate, logger.propagate = logger.propagate, False
-    logger.addHandler(collector)
-    try:
-        yield heard
-    finally:
-        logger.removeHandler(collector)
-        logger.propagate = propagate

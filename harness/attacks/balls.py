@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from harness.core.errors import expected, unknown
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.machine.distributed import per_image
 
 # Images are in [0,1]. A larger radius is a mistake of scale (8 for 8/255).

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.core.lazy import torch
+from harness.machine.device import torch
 
 AttackLoss = Callable[["torch.Tensor"], "torch.Tensor"]
 _KAPPA = 50.0

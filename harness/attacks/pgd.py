@@ -12,7 +12,7 @@ from harness.attacks.balls import Ball, into, random_point, steepest
 from harness.attacks.losses import ATTACK_LOSSES, NEED_CLEAN
 from harness.attacks.work import Work
 from harness.core.errors import unknown
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.machine.distributed import per_image
 
 STARTS = ("uniform", "normal", "normal_unclipped", "zero")

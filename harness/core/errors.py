@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
-from harness.core import stopping
+from harness.core import process
 
 
 class UserError(Exception):
@@ -30,15 +30,15 @@ def unknown(kind: str, found: object, known: Iterable[str], where: str) -> UserE
 def run_command(main: Callable[[], None]) -> None:
     """Run a command's main: a user error or file error becomes one line and exit code 2.
 
-    SIGTERM becomes one line and exit code 143 (harness/core/stopping.py).
+    SIGTERM becomes one line and exit code 143 (harness/core/process.py).
     """
-    stopping.listen()
+    process.listen()
     try:
         main()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # too late: everything is done
-    except stopping.Stopped as stopped:
+    except process.Stopped as stopped:
         print(f"error: {stopped}", file=sys.stderr)
-        raise SystemExit(stopping.CODE) from None
+        raise SystemExit(process.CODE) from None
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None

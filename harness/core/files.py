@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.core import stopping
+from harness.core import process
 from harness.core.errors import UserError, expected
 
 _HEADER = b"sealed sha256 "  # of a file with a checksum
@@ -35,7 +35,7 @@ def write_whole(path: Path, content: bytes | str) -> None:
     aside = path.with_name(f".{path.name}.part")
     try:
         # Delayed: no SIGTERM between opening the file and the `try` that removes it.
-        with stopping.delayed(), os.fdopen(_open_locked(aside), "wb") as file:
+        with process.delayed(), os.fdopen(_open_locked(aside), "wb") as file:
             try:
                 file.write(data)
                 file.flush()

@@ -25,13 +25,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from harness.core import paths, stopping
+from harness.core import paths, process
 from harness.core.errors import UserError
-from harness.core.identity import canonical, seed_from
-from harness.core.progress import Cost, Progress
+from harness.core.paths import canonical, seed_from
+from harness.core.process import Cost, Progress
 from harness.data import Images, load
-from harness.evaluation.checks import EXAMPLES, Check, inspect
-from harness.evaluation.probing import evaluate_family
+from harness.evaluation.probing import EXAMPLES, Check, evaluate_family, inspect
 from harness.evaluation.records import (
     Part,
     Record,
@@ -42,7 +41,7 @@ from harness.evaluation.records import (
     write_records,
     write_shard,
 )
-from harness.grid.specs import EvalRun, Probe
+from harness.grid.columns import EvalRun, Probe
 from harness.training.batches import on_device
 
 
@@ -111,7 +110,7 @@ class _Work:
             for done, (count, start) in enumerate(own):
                 yield from self._batch(family, images, count, start)
                 progress.update(done + 1)
-                stopping.check()
+                process.check()
 
     def _batch(
         self, family: list[Probe], images: Images, count: int, start: int

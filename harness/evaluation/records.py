@@ -1,4 +1,4 @@
-"""Per-example records: what every accuracy, union, interval and paired test is a reduction of.
+"""Per-example records, and the numbers that reduce them. Torch-free.
 
 A shard is the record of one batch of examples, written as soon as it is done. The records of a model
 are all its shards in one file. Plain arrays in .npz: no pickle, and zip checksums notice damage.
@@ -10,6 +10,7 @@ AutoAttack's costs vary from batch to batch, and most probes have fewer batches 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,13 @@ import numpy as np
 from harness.core import paths
 from harness.core.errors import UserError, expected
 from harness.core.files import read_arrays, write_arrays, write_whole
-from harness.core.progress import Cost
-from harness.grid.specs import EvalRun
+from harness.core.process import Cost
+from harness.data import frames
+from harness.data.corruptions.sequences import flips
+from harness.data.sources import recipe
+from harness.grid.artefacts import Artefact
+from harness.grid.columns import EvalRun, Formula
+from harness.grid.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -148,3 +154,47 @@ def write_part(results: Path, evaluation: EvalRun, part: Part, weights: str, bat
     """Mark a part as finished."""
     path = paths.part(results, evaluation.id, part.number, part.of)
     write_whole(path, json.dumps({"weights": weights, "batches": batches}, indent=1) + "\n")
+
+
+Records = tuple[dict[str, Record], dict[str, Any]]  # of one model, and what is known about it
+
+
+def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
+    """A formula per image: 0 or 1, or in between for the mean of two columns."""
+    if formula.op == "probe":
+        return records[formula.parts[0]].correct
+    if formula.sequence is not None:
+        record, length = records[formula.parts[0]], frames(formula.sequence)
+        if formula.op == "frames":
+            return record.correct.reshape(-1, length).mean(axis=1)
+        return flips(record.predicted.reshape(-1, length), formula.sequence).mean(axis=1)
+    parts = [value(part, records) for part in formula.parts]
+    return np.logical_and.reduce(parts) if formula.op == "all" else np.mean(parts, axis=0)
+
+
+def read_artefact(artefact: Artefact, plan: Plan, results: Path) -> dict[str, Records]:
+    files = {run: paths.records(results, plan.evaluations[run].id) for run in artefact.runs}
+    read = {run: read_records(path, run) for run, path in files.items()}
+    images: dict[str, str] = {}  # whose -> the checksum behind the runs so far
+    for run, (_, about) in read.items():
+        for whose, found in _checksums(plan, run, about).items():
+            if images.setdefault(whose, found) != found:
+                raise expected(
+                    f"the same {whose} behind every number of {artefact.name}",
+                    f"others behind {files[run]}",
+                    "delete that file (and its model, if those images trained it) to compute it again",
+                )
+    return read
+
+
+def _checksums(plan: Plan, run: str, about: Mapping[str, Any]) -> dict[str, str]:
+    """Of all images behind a model's records, as far as they are known. Of a generated set it is how it
+    was made: on another processor a few pixels in a million round the other way, by one grey level."""
+    tested = {
+        f"test images of {name}": recipe(about["sources"][name]) or found
+        for name, found in about.get("sha256", {}).items()
+    }
+    learnt = (about.get("trained") or {}).get("trained_on")
+    name = f"training images of {plan.run(run).dataset}"
+    known = {**tested, name: learnt["sha256"]} if learnt else tested
+    return {whose: found for whose, found in known.items() if found}

@@ -1,25 +1,34 @@
-"""Can a number be believed? Checks that need records only; checks.py has those that need the model.
+"""Can a number be believed? Checks that need records only; probing.py has those that need the model.
 
 A PGD makes as many gradient calls as its column's name says, more steps are not weaker (beyond paired
 noise), the undefended model falls, PGD is close to AutoAttack, Square breaks little that gradient
 attacks missed, the checkpoint was not selected on test data. A model that gives the same answer to
 every image keeps its 10 % under every attack and passes all of these: hence the check that it is
 better than guessing. AutoAttack is never above one of its components: it is what survives all of them.
+
+The checks of a model in an artefact are computed once, when the artefact is made, and stored beside it
+(`write_checks`): claims, RobustBench's form and the page read them there. Torch-free.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.attacks.autoattack import STANDARD
+from harness.core.errors import expected
+from harness.core.files import write_whole
 from harness.core.statistics import mcnemar, wilson
-from harness.evaluation.records import Record
+from harness.evaluation.records import Record, Records
+from harness.grid.artefacts import Artefact
 from harness.grid.columns import Column
+from harness.grid.plan import Plan
 
 _SQUARE = STANDARD.index("square")
 _SQUARE_SHARE = 0.002  # as in AutoAttack's own warning
@@ -164,3 +173,58 @@ def _masking(missed: np.ndarray) -> Check:
     ok = missed.sum() <= max(1, _SQUARE_SHARE * len(missed))
     found = f"Square broke {missed.sum()} images that gradient attacks missed"
     return Check("no hint of masked gradients from Square", bool(ok), found)
+
+
+def model_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> list[Check]:
+    """All checks of a model in an artefact: the model's own, and those of its records."""
+    records, about = read
+    (dataset,) = {plan.dataset(cell.dataset) for cell in artefact.cells if run in cell.runs}
+    trained = plan.run(run)
+    found = record_checks(
+        artefact.attacks[dataset],
+        records,
+        undefended=trained.method.slug == plan.grid["roles"]["undefended"],
+        selection=trained.selection.use,
+        labels=about["labels"].get(dataset),
+    )
+    return [Check.from_json(entry) for entry in about["checks"]] + found
+
+
+def checks_path(reports: Path, plan: Plan, artefact: str) -> Path:
+    return reports / plan.name / plan.artefact(artefact).folder / f"{artefact}.json"
+
+
+def write_checks(
+    plan: Plan, artefact: Artefact, read: Mapping[str, Records], reports: Path
+) -> dict[str, list[Check]]:
+    """Compute and store the checks of every model in an artefact."""
+    shown = {run for cell in artefact.cells for run in cell.runs}
+    found = {run: model_checks(plan, artefact, run, read[run]) for run in read if run in shown}
+    content = {
+        run: {
+            "checks": [check.as_json() for check in checks],
+            "sources": read[run][1]["sources"],
+            "seconds": read[run][1]["seconds"],
+        }
+        for run, checks in found.items()
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    write_whole(checks_path(reports, plan, artefact.name), text)
+    return found
+
+
+def read_checks(plan: Plan, artefact: str, reports: Path) -> dict[str, dict[str, Any]]:
+    """What `write_checks` stored: run -> checks, sources of the images, seconds."""
+    path = checks_path(reports, plan, artefact)
+    try:
+        content = json.loads(path.read_text())
+        return {
+            run: {**about, "checks": [Check.from_json(entry) for entry in about["checks"]]}
+            for run, about in content.items()
+        }
+    except FileNotFoundError:
+        found = "none"
+    except (ValueError, TypeError, KeyError, AttributeError):
+        found = "something else"
+    command = f"snakemake --cores 2 {artefact} --config scale={plan.name}"
+    raise expected(f"the checks of {artefact} in {path}", found, f"run `{command}`")

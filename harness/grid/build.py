@@ -1,4 +1,4 @@
-"""From a config entry to a method's dataclass, led by the types of its fields.
+"""From a config entry to the dataclass of a method or an attack, led by the types of its fields.
 
 Named things are looked up where the run's surroundings define them: a `Threat` in its data set, an
 `Optim` in its network, a learner among the grid's methods. Presets and scales lay further fields
@@ -8,15 +8,16 @@ under an entry; the entry itself always wins.
 from __future__ import annotations
 
 import importlib
+import inspect
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from harness.attacks.attack import Threat
+from harness.attacks.attack import Staged, Threat
 from harness.attacks.balls import Ball
 from harness.core.config import merged
 from harness.core.errors import UserError, expected, unknown
@@ -200,3 +201,28 @@ def fraction(value: Any, where: str) -> Fraction:
         return Fraction(str(value))
     except (ValueError, ZeroDivisionError):
         raise expected(f"a number or fraction at {where}", repr(value), "write 8/255") from None
+
+
+def build_attack(
+    make: Callable[..., Staged],
+    ball: Ball,
+    step: Fraction,
+    autoattack: Mapping[str, int],
+    fields: Mapping[str, Any],
+    where: str,
+) -> Staged:
+    """The attack of a column; `fields` are what the column says beside `attack` and `threat`."""
+    parameters = inspect.signature(make).parameters
+    offered = {"ball": ball, "step": step, "autoattack": autoattack}
+    own = [name for name in parameters if name not in offered]
+    for name in fields:
+        if name not in own:
+            raise unknown("field", name, ["attack", "threat", "times", *own], where)
+    for name in own:
+        if name not in fields and parameters[name].default is inspect.Parameter.empty:
+            raise expected(f"a value for {name} in {where}", "none", f"add {name}: ...")
+    given = {name: value for name, value in offered.items() if name in parameters}
+    try:
+        return make(**given, **fields)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None

@@ -1,30 +1,75 @@
-"""What a column of config/grid.yaml is: an attack's record, or a reduction of several. Torch-free."""
+"""What a column of config/grid.yaml is: the probes it asks of a model, and how their records become a
+number. Torch-free."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
-from harness.attacks import build
 from harness.attacks.attack import Staged
 from harness.attacks.autoattack import STANDARD, Cascade
 from harness.attacks.balls import Ball
 from harness.attacks.pgd import PGD
 from harness.core.config import merged
 from harness.core.errors import expected, unknown
+from harness.core.paths import fingerprint
 from harness.data import frames
 from harness.data.corruptions import MAIN, REVISION
 from harness.data.corruptions.sequences import FRAMES
-from harness.grid.build import fraction, registry
-from harness.grid.specs import Probe
+from harness.grid.build import build_attack, fraction, registry
 
 PROTOCOLS = ("as_named", "released", "l2")
 # How AutoAttack is measured in an artefact: its components' records joined, or one record of a cascade.
 COMPONENTWISE, CASCADE = "components", "cascade"
 _FORWARD_BATCHES = 10  # a mere forward pass takes so many attack batches at once
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One record: a data set's first test images under one attack (None: as they are).
+
+    Batch size and seed are part of it: they change what a random attack finds.
+    """
+
+    dataset: str
+    examples: int
+    attack: Staged | None
+    batch_size: int
+    seed: int = 0
+    corruptions: int | None = None  # the generator's revision, for sets that we may have made
+    heat: bool | None = None  # keep Grad-CAM maps of the predictions too
+
+    REVISION: ClassVar[int] = 2  # 2: PGDs of any number of steps start from the same noise
+
+    @cached_property
+    def id(self) -> str:
+        attack = "natural" if self.attack is None else self.attack.slug
+        return f"{self.dataset.replace('/', '_')}-{attack}-{fingerprint(self)}"
+
+    @cached_property
+    def family(self) -> str:
+        """What it shares its random numbers with: PGD of fewer steps is the same run, cut short."""
+        if isinstance(self.attack, PGD):
+            return replace(self, attack=replace(self.attack, steps=1), heat=None).id
+        return self.id
+
+
+@dataclass(frozen=True)
+class EvalRun:
+    """Everything that any table or figure of a scale wants to know about one model."""
+
+    run: str
+    probes: tuple[Probe, ...]
+
+    REVISION: ClassVar[int] = 2  # 2: with the labels and the cost of training
+
+    @cached_property
+    def id(self) -> str:
+        return f"{self.run}-{fingerprint(self)}"
 
 
 @dataclass(frozen=True)
@@ -120,7 +165,7 @@ class Columns:
             if name not in ("attack", "threat", "times", "published")
         }
         budget = self.scale["autoattack"]
-        return build(attacks[kind], threat.ball, threat.step, budget, fields, where)
+        return build_attack(attacks[kind], threat.ball, threat.step, budget, fields, where)
 
     def autoattack(self, names: Iterable[str], protocol: str) -> str | None:
         """How AutoAttack is measured beside these columns: one procedure for all rows of a table.

@@ -13,9 +13,8 @@ from typing import Any
 from harness.core.config import merged, read_grid, read_scale
 from harness.core.errors import expected, unknown
 from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count, variants
-from harness.grid.columns import PROTOCOLS, Column, Formula
-from harness.grid.specs import EvalRun, Probe, write_spec
-from harness.grid.trainings import Trainings
+from harness.grid.columns import PROTOCOLS, Column, EvalRun, Formula, Probe
+from harness.grid.specs import Trainings, write_spec
 from harness.training.runs import TrainRun
 
 

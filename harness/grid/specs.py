@@ -1,4 +1,4 @@
-"""What a job is to do: a training (training/runs.py), or the probes of an evaluation; as JSON.
+"""What a job is to do: a training, planned from a method's slug, or an evaluation; as JSON.
 
 The workflow plans; a job gets its spec on the command line and plans nothing.
 """
@@ -7,62 +7,129 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import dataclass, is_dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from functools import reduce
+from typing import Any
 
 from harness.attacks import autoattack
-from harness.attacks.attack import Staged
-from harness.attacks.pgd import PGD
-from harness.core.errors import expected
-from harness.core.identity import canonical, fingerprint, restored
-from harness.grid.build import registry
+from harness.core.config import merged
+from harness.core.errors import expected, unknown
+from harness.core.paths import canonical, restored
+from harness.grid import columns
+from harness.grid.build import DEFAULT_PRESET, Builder, fraction, registry
+from harness.grid.columns import Columns, EvalRun
 from harness.training import learner, runs
-from harness.training.runs import TrainRun
+from harness.training.contracts import Method
+from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
+
+# What an artefact's entry may change in the training of its methods.
+_OF_ARTEFACT = ("watch", "recipe", "threats")
 
 
-@dataclass(frozen=True)
-class Probe:
-    """One record: a data set's first test images under one attack (None: as they are).
+class Trainings:
+    """The runs of a grid at one scale, planned when they are asked for."""
 
-    Batch size and seed are part of it: they change what a random attack finds.
-    """
+    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any]) -> None:
+        self.grid, self.scale, self.columns = grid, scale, Columns(grid, scale)
+        self.runs: dict[str, TrainRun] = {}
+        self.entries = dict(grid["methods"])  # and the variants that artefacts ask for
+        self.presets = merged(grid["presets"], scale.get("presets", {}))
+        self._methods = registry(grid["registry"])
+        self._planned: dict[tuple, TrainRun] = {}  # by the names that ask for it
 
-    dataset: str
-    examples: int
-    attack: Staged | None
-    batch_size: int
-    seed: int = 0
-    corruptions: int | None = None  # the generator's revision, for sets that we may have made
-    heat: bool | None = None  # keep Grad-CAM maps of the predictions too
+    def dataset(self, name: str) -> str:
+        return self._named("datasets", name)
 
-    REVISION: ClassVar[int] = 2  # 2: PGDs of any number of steps start from the same noise
+    def network(self, name: str) -> str:
+        return self._named("networks", name)
 
-    @cached_property
-    def id(self) -> str:
-        attack = "natural" if self.attack is None else self.attack.slug
-        return f"{self.dataset.replace('/', '_')}-{attack}-{fingerprint(self)}"
+    def _named(self, section: str, name: str) -> str:
+        """The scale's stand-in for a name of the papers."""
+        known = self.grid[section]
+        for candidate in (name, self.scale[section].get(name, name)):
+            if candidate not in known:
+                raise unknown(
+                    section.rstrip("s"), candidate, known, f"config/grid.yaml's {section}"
+                )
+        return candidate
 
-    @cached_property
-    def family(self) -> str:
-        """What it shares its random numbers with: PGD of fewer steps is the same run, cut short."""
-        if isinstance(self.attack, PGD):
-            return replace(self, attack=replace(self.attack, steps=1), heat=None).id
-        return self.id
+    def _builder(self, dataset: str, network: str, instead: Mapping[str, str]) -> Builder:
+        threats = self.grid["datasets"][dataset]["threats"]
+        for name in [*instead, *instead.values()]:
+            if name not in threats:
+                raise unknown("threat", name, threats, f"data set {dataset}")
+        return Builder(
+            methods=self._methods,
+            entries=self.entries,
+            threats={**threats, **{name: threats[other] for name, other in instead.items()}},
+            optims=self.grid["networks"][network],
+            presets=self.presets,
+            overlay=self.scale["methods"],
+        )
 
+    def train_run(
+        self,
+        slug: str,
+        dataset: str,
+        network: str,
+        seed: int,
+        artefact: Mapping[str, Any] | None = None,
+    ) -> TrainRun:
+        """The run that trains a grid's method; its parents are planned along with it.
 
-@dataclass(frozen=True)
-class EvalRun:
-    """Everything that any table or figure of a scale wants to know about one model."""
+        `artefact` is the entry that asks for it. Two tables may train one method in two ways: then it
+        is two runs.
+        """
+        dataset, network = self.dataset(dataset), self.network(network)
+        own = {key: artefact[key] for key in _OF_ARTEFACT if artefact and key in artefact}
+        key = (slug, dataset, network, seed, json.dumps(own, sort_keys=True))
+        if key not in self._planned:
+            self._planned[key] = self._train_run(slug, dataset, network, seed, own)
+        return self._planned[key]
 
-    run: str
-    probes: tuple[Probe, ...]
+    def _watch(self, dataset: str, entry: Mapping[str, Any]) -> Watch:
+        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
+        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
 
-    REVISION: ClassVar[int] = 2  # 2: with the labels and the cost of training
+    def _train_run(
+        self, slug: str, dataset: str, network: str, seed: int, artefact: Mapping[str, Any]
+    ) -> TrainRun:
+        builder = self._builder(dataset, network, artefact.get("threats", {}))
+        method = builder.method(slug)
+        entry = builder.entry(slug)
+        preset = self.presets[entry.get("preset", DEFAULT_PRESET)]
+        own = preset.get("recipes", {}).get(entry["method"], {})
+        of_set = self.grid["datasets"][dataset].get("recipe", {})
+        of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
+        recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
+        augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
+        watch = artefact.get("watch")
+        inherited = {key: value for key, value in artefact.items() if key != "watch"}
+        parents = [
+            self.train_run(parent, dataset, network, seed, inherited).id
+            for parent in builder.parents(slug)
+        ]
+        run = TrainRun(
+            dataset=dataset,
+            network=network,
+            method=method,
+            recipe=Recipe(augment=Augment(**augment), **recipe),
+            selection=self._selection(preset, dataset, method),
+            seed=seed,
+            parents=tuple(parents),
+            watch=self._watch(dataset, watch) if watch else None,
+        )
+        return self.runs.setdefault(run.id, run)
 
-    @cached_property
-    def id(self) -> str:
-        return f"{self.run}-{fingerprint(self)}"
+    def _selection(self, preset: Mapping[str, Any], dataset: str, method: Method) -> Selection:
+        """An epoch is judged in the norms that its method trains against: threats go by their names."""
+        entry = merged(self.scale["selection"], preset.get("selection", {}))
+        if entry["use"] == "last":
+            return Selection(**entry)
+        attacks = [self.columns.pgd(dataset, norm, 20) for norm in trained_norms(method)]
+        attack = attacks[0] if len(attacks) == 1 else tuple(attacks) or None
+        return Selection(attack=attack, **entry)
 
 
 def write_spec(methods: str, work: TrainRun | EvalRun) -> str:
@@ -75,7 +142,7 @@ def read_spec(text: str) -> Any:
     """The TrainRun or EvalRun that `write_spec` wrote, the same to the last field."""
     try:
         content = json.loads(text)
-        places = [runs, learner, autoattack, importlib.import_module(__name__)]
+        places = [runs, learner, autoattack, columns]
         methods = registry(content["registry"]).values()
         places += [importlib.import_module(cls.__module__) for cls in methods]
         known = [one for place in places for one in vars(place).values() if isinstance(one, type)]

@@ -19,11 +19,11 @@ from typing import Any
 
 from harness.attacks.work import Work
 from harness.core.config import ROOT
-from harness.core.identity import canonical, fingerprint
+from harness.core.paths import canonical, fingerprint
 from harness.data import count
 from harness.data.sets import SETS
+from harness.grid.columns import Probe
 from harness.grid.plan import Plan
-from harness.grid.specs import Probe
 from harness.training.contracts import Method
 from harness.training.runs import TrainRun
 

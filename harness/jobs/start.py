@@ -19,7 +19,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from harness.core import stopping
+from harness.core import process
 from harness.core.commands import run
 from harness.core.errors import run_command
 from harness.machine.gpus import ALLOCATION, reserve
@@ -72,8 +72,8 @@ def main() -> None:
             if code:
                 sys.exit(code[0])
             if passed_on:  # it came before the job could listen
-                print(f"error: {stopping.Stopped()}", file=sys.stderr)
-                sys.exit(stopping.CODE)
+                print(f"error: {process.Stopped()}", file=sys.stderr)
+                sys.exit(process.CODE)
             print(
                 f"error: expected {sys.argv[1]} to end by itself, found that it was killed; see "
                 "that the memory suffices and start again.",

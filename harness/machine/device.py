@@ -1,14 +1,35 @@
-"""Device, memory layout, precision, threads, malloc settings, and torchvision."""
+"""Device, memory layout, precision, threads, malloc settings; torch, and torchvision, when needed.
+
+Planning and reporting build every method's dataclass but run none; `import torch` costs 1.7 s per
+process. Modules that both sides import write `from harness.machine.device import torch`: a proxy that
+imports it on first use. It is not put into sys.modules: matplotlib and scipy look there and would load
+torch.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import sys
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import expected
+
+if TYPE_CHECKING:
+    import torch as torch
+else:
+
+    class _Lazy:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            value = getattr(importlib.import_module(self._name), attribute)
+            setattr(self, attribute, value)  # the next look-up is a plain one
+            return value
+
+    torch = _Lazy("torch")
+
 
 DEVICES = ("auto", "cuda", "mps", "cpu")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h

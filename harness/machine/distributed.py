@@ -23,9 +23,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from harness.core import stopping
+from harness.core import process
 from harness.core.errors import expected
-from harness.core.lazy import torch
+from harness.machine.device import torch
 
 _SECONDS_TO_LEAVE = 120  # after SIGTERM: a step and a checkpoint
 _PATIENCE = timedelta(days=1)  # while the first process measures an epoch, the others wait
@@ -60,7 +60,7 @@ def start_processes(count: int) -> None:
     try:
         elastic_launch(config, sys.executable)("-m", "harness", "train", *sys.argv[1:])
     except SignalException:  # passed on to all, and they have ended
-        raise SystemExit(stopping.CODE) from None
+        raise SystemExit(process.CODE) from None
     except ChildFailedError as failed:
         _, first = failed.get_first_failure()
         raise SystemExit(first.exitcode if first.exitcode > 0 else 1) from None
@@ -90,7 +90,7 @@ def join(data_parallel: int | None, wanted: str) -> torch.device:
         torch.cuda.set_device(device)
     else:
         device = torch.device("cpu")  # gloo supports no other
-    stopping.hold()  # all stop after the same step
+    process.hold()  # all stop after the same step
     backend = "nccl" if device.type == "cuda" else "gloo"
     torch.distributed.init_process_group(backend, timeout=_PATIENCE)
     _Team.rank, _Team.size, _Team.device = torch.distributed.get_rank(), size, device

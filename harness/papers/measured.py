@@ -11,8 +11,8 @@ import numpy as np
 from harness.core import paths
 from harness.core.paths import read_description
 from harness.core.statistics import Difference, paired
-from harness.evaluation.numbers import checks_path, read_checks, value
-from harness.evaluation.records import read_records
+from harness.evaluation.records import read_records, value
+from harness.evaluation.trust import checks_path, read_checks
 from harness.grid.artefacts import Cell
 from harness.grid.columns import Column, Formula
 from harness.grid.plan import Plan

@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.core.statistics import interval, paired
 from harness.data.sources import GENERATED, PART
-from harness.evaluation.numbers import Records, value
+from harness.evaluation.records import Records, value
 from harness.evaluation.trust import Check
 from harness.grid.artefacts import Artefact, Cell
 from harness.grid.plan import Plan

@@ -20,7 +20,7 @@ from scipy.stats import kendalltau
 
 from harness.core.errors import expected, unknown
 from harness.core.statistics import paired
-from harness.evaluation.numbers import read_artefact, value
+from harness.evaluation.records import read_artefact, value
 from harness.grid.plan import Plan, reported
 from harness.reports.cells import cells
 

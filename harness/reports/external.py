@@ -21,16 +21,14 @@ from torch import nn
 from harness.core import paths
 from harness.core.errors import UserError, expected
 from harness.core.files import sha256, write_whole
-from harness.core.progress import provenance
+from harness.core.process import provenance
 from harness.core.statistics import wilson
 from harness.data import load
 from harness.evaluation.evaluate import evaluate, evaluate_part
-from harness.evaluation.numbers import value
-from harness.evaluation.records import read_records
+from harness.evaluation.records import read_records, value
 from harness.evaluation.trust import Check, record_checks
-from harness.grid.columns import PROTOCOLS, Columns
+from harness.grid.columns import PROTOCOLS, Columns, EvalRun
 from harness.grid.plan import Plan
-from harness.grid.specs import EvalRun
 from harness.reports.page.render import environment
 
 _DEFAULT_SCALE = "paper"

@@ -19,9 +19,8 @@ import pandas as pd
 from harness.core import paths
 from harness.core.config import read_papers
 from harness.core.files import write_whole
-from harness.evaluation.numbers import read_checks, value
-from harness.evaluation.records import Record, read_records
-from harness.evaluation.trust import Check
+from harness.evaluation.records import Record, read_records, value
+from harness.evaluation.trust import Check, read_checks
 from harness.grid.artefacts import Entry, entries
 from harness.grid.plan import Plan, reported
 from harness.papers.published import KEYS, published

@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from harness.core.files import write_whole
-from harness.evaluation.numbers import read_artefact, write_checks
+from harness.evaluation.records import read_artefact
+from harness.evaluation.trust import write_checks
 from harness.grid.artefacts import Artefact
 from harness.grid.columns import CASCADE, COMPONENTWISE, PROTOCOLS
 from harness.grid.plan import Plan, reported

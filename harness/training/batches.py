@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harness.core.errors import expected
-from harness.core.identity import seed_from
+from harness.core.paths import seed_from
 from harness.data import Images, load
 from harness.data.sets import SETS
 from harness.machine.distributed import own_slice, per_image

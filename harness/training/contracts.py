@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from harness.core.lazy import torch
+from harness.machine.device import torch
 
 
 @dataclass(frozen=True)

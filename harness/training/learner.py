@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from harness.core.errors import UserError, expected, unknown
-from harness.core.lazy import torch
+from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab, Objective
 from harness.training.weights import mix_into
 

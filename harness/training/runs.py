@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from harness.attacks.attack import ORDERS, Threat
 from harness.attacks.pgd import PGD
 from harness.core.errors import expected, unknown
-from harness.core.identity import fingerprint
+from harness.core.paths import fingerprint
 from harness.training.contracts import Method
 
 SELECTIONS = ("last", "validation", "paper-test")

@@ -16,19 +16,18 @@ import torch
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from harness.core import paths, stopping
+from harness.core import paths, process
 from harness.core.files import sha256, write_arrays, write_whole
-from harness.core.identity import canonical, seed_from
-from harness.core.progress import Cost, Progress, provenance
+from harness.core.paths import canonical, seed_from
+from harness.core.process import Cost, Progress, provenance
 from harness.data.sets import SETS
 from harness.machine import distributed
 from harness.machine.device import autocast, compiled, placed
 from harness.machine.synchronized import synchronize
 from harness.models.networks import load_model, new_model
 from harness.training.batches import Batches, seeded, whole
-from harness.training.checkpoint import Position, read_checkpoint, save_checkpoint
 from harness.training.contracts import Clock, Lab, Training
-from harness.training.epochs import Selector, Watcher
+from harness.training.epochs import Position, Selector, Watcher, read_checkpoint, save_checkpoint
 from harness.training.runs import TrainRun
 
 _SAMPLE = 1000
@@ -68,14 +67,14 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
             return
         with distributed.alone():
             last = live.training.deployed().state_dict()
-    except stopping.Stopped:
+    except process.Stopped:
         live.save()
         if not distributed.leads():  # the first process prints the error
-            raise SystemExit(stopping.CODE) from None
-        raise stopping.Stopped(
+            raise SystemExit(process.CODE) from None
+        raise process.Stopped(
             f" after {live.at} of {run.id}", "start the same command again to continue from there"
         ) from None
-    with stopping.held():  # what is left takes a moment
+    with process.held():  # what is left takes a moment
         live.finish(last)
 
 
@@ -112,13 +111,13 @@ class LiveRun:
         order = self.batches.order(epoch)
         for step in range(self.at.step, self.steps):
             clock = Clock(epoch, step, self.epochs, self.steps)
-            with stopping.held():  # the step and its position belong together
+            with process.held():  # the step and its position belong together
                 reported = take_step(self.training, self.batches, order, clock)
                 self.at = self.at.after_step(reported, self.steps)
             late = time.monotonic() - self.saved > _SAVE_SECONDS
-            stop, late = distributed.any_process(stopping.requested(), late)
+            stop, late = distributed.any_process(process.requested(), late)
             if stop:
-                raise stopping.Stopped
+                raise process.Stopped
             if distributed.leads():
                 self._show(clock)
             if late:

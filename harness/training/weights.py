@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from harness.core.lazy import torch
+from harness.machine.device import torch
 
 # Visiting a network's layers costs more than mixing a small one, so the places of its tensors are
 # cached: a layer's dictionary and a name in it. The tensors themselves may be replaced.

@@ -8,8 +8,9 @@ from conftest import L2, LINF, generator
 from pyautoattack import AutoAttack
 
 from harness.attacks.attack import perturb
-from harness.attacks.autoattack import COMPONENTS, STANDARD, Cascade, Component, listening
+from harness.attacks.autoattack import COMPONENTS, STANDARD, Cascade, Component
 from harness.core.errors import UserError
+from harness.evaluation.probing import listening
 from harness.models.folding import folded
 from harness.models.networks import new_model
 

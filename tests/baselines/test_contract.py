@@ -10,7 +10,7 @@ from generalist import METHODS
 from harness.attacks.attack import ORDERS
 from harness.attacks.balls import Ball
 from harness.core.config import read_grid
-from harness.core.identity import canonical
+from harness.core.paths import canonical
 from harness.models.networks import ResNet
 from harness.training.batches import Batches
 from harness.training.train import make_lab, train

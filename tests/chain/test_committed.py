@@ -9,8 +9,7 @@ from conftest import ROOT
 
 from harness.core.paths import read_description
 from harness.core.statistics import interval
-from harness.evaluation.numbers import value
-from harness.evaluation.records import read_records
+from harness.evaluation.records import read_records, value
 from harness.grid.columns import CASCADE, COMPONENTWISE, Formula
 from harness.grid.plan import Plan
 

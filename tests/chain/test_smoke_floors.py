@@ -11,8 +11,8 @@ from conftest import run_of
 from harness.core import paths
 from harness.evaluation.evaluate import evaluate
 from harness.evaluation.records import read_records
+from harness.grid.columns import EvalRun
 from harness.grid.plan import Plan
-from harness.grid.specs import EvalRun
 from harness.models.networks import load_model
 from harness.training.train import train
 

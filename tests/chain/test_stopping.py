@@ -20,7 +20,7 @@ from test_zygote import launched, wait_until
 
 import harness.training.epochs
 import harness.training.train
-from harness.core import paths, stopping
+from harness.core import paths, process
 from harness.core.files import read_arrays, write_whole
 from harness.data import load
 from harness.jobs.start import ADDRESS
@@ -87,9 +87,9 @@ def disturbed(
         if process.returncode == 0:
             return inside
         # The second: before Python could listen.
-        assert process.returncode in (stopping.CODE, -signal.SIGTERM), said
+        assert process.returncode in (process.CODE, -signal.SIGTERM), said
         assert "Traceback" not in said, said
-        if process.returncode == stopping.CODE:
+        if process.returncode == process.CODE:
             last = said.splitlines()[-1]
             assert last.startswith("error: expected to come to the end, found SIGTERM"), said
         if INSIDE.search(said):
@@ -169,10 +169,10 @@ def test_a_stop_while_an_epoch_is_judged_repeats_the_judgement_only(plan, tmp_pa
 
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr("harness.training.epochs.right", right_and_stop)
-    monkeypatch.setattr(stopping._Sigterm, "came", False)
-    stopping.listen()
+    monkeypatch.setattr(process._Sigterm, "came", False)
+    process.listen()
     try:
-        with pytest.raises(stopping.Stopped, match="after epoch 1 and 4 steps of"):
+        with pytest.raises(process.Stopped, match="after epoch 1 and 4 steps of"):
             train(run, tmp_path / "parts", CPU)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -222,10 +222,10 @@ def test_an_evaluation_leaves_at_once_and_loses_a_batch_at_most(plan, zygote, tm
             stop(process, [server.pid, *descendants(server.pid)] if draw.random() < 0.5 else [])
             _, said = process.communicate(timeout=20)
             if process.returncode != 0:
-                assert process.returncode in (stopping.CODE, -signal.SIGTERM), said
+                assert process.returncode in (process.CODE, -signal.SIGTERM), said
                 assert "Traceback" not in said
                 assert not file.exists()
-                stops += process.returncode == stopping.CODE
+                stops += process.returncode == process.CODE
         assert not [path for path in parts.rglob("*") if path.name.startswith(".")]
         if process.returncode == 0:
             break
@@ -248,11 +248,11 @@ def test_a_file_is_written_whole_before_sigterm_acts(moment, tmp_path, monkeypat
         os.kill(os.getpid(), signal.SIGTERM)
         return done
 
-    monkeypatch.setattr(stopping._Sigterm, "came", False)
+    monkeypatch.setattr(process._Sigterm, "came", False)
     monkeypatch.setattr(moment, right_and_stop)
-    stopping.listen()
+    process.listen()
     try:
-        with pytest.raises(stopping.Stopped):
+        with pytest.raises(process.Stopped):
             write_whole(tmp_path / "file", "new")
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from conftest import ROOT, run_of
 
-from harness.core.identity import canonical, fingerprint, seed_from
+from harness.core.paths import canonical, fingerprint, seed_from
 from harness.grid.plan import Plan
 
 GOLDEN = ROOT / "tests" / "golden" / "ids.json"

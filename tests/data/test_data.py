@@ -8,7 +8,7 @@ from conftest import generator
 from scipy.io import savemat
 
 from harness.core.errors import UserError
-from harness.core.identity import canonical
+from harness.core.paths import canonical
 from harness.data import load
 from harness.data.sets import SETS
 from harness.machine import distributed

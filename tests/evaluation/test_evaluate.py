@@ -17,11 +17,10 @@ from harness.core.errors import UserError
 from harness.core.paths import read_description
 from harness.data import load
 from harness.evaluation.evaluate import evaluate
-from harness.evaluation.numbers import value
 from harness.evaluation.probing import evaluate_batch, evaluate_family
-from harness.evaluation.records import read_records, read_shard
+from harness.evaluation.records import read_records, read_shard, value
+from harness.grid.columns import EvalRun, Probe
 from harness.grid.plan import Plan
-from harness.grid.specs import EvalRun, Probe
 from harness.models.networks import load_model
 from harness.training.batches import unit
 from harness.training.train import train

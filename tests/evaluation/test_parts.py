@@ -23,8 +23,8 @@ from harness.core.errors import UserError
 from harness.core.paths import read_description
 from harness.evaluation.evaluate import evaluate, evaluate_part
 from harness.evaluation.records import Part, read_records, write_records
+from harness.grid.columns import EvalRun, Probe
 from harness.grid.plan import Plan
-from harness.grid.specs import EvalRun, Probe
 from harness.models.networks import load_model
 from harness.training.train import train
 

@@ -10,7 +10,7 @@ from conftest import L2, LINF
 
 from harness.core.statistics import mcnemar
 from harness.data import load
-from harness.evaluation.checks import gradients, inspect
+from harness.evaluation.probing import gradients, inspect
 from harness.evaluation.records import Record
 from harness.evaluation.trust import Check, record_checks
 from harness.grid.plan import Plan

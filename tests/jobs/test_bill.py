@@ -22,8 +22,8 @@ from harness.attacks.work import Work
 from harness.core.config import scales
 from harness.data import count
 from harness.evaluation.probing import evaluate_batch
+from harness.grid.columns import Probe
 from harness.grid.plan import Plan
-from harness.grid.specs import Probe
 from harness.jobs import bill, meter
 from harness.jobs.bill import known_rates, of_evaluation, of_training, shape, text
 from harness.jobs.meter import rate, seconds

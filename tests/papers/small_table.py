@@ -7,8 +7,8 @@ import numpy as np
 
 from harness.core import paths
 from harness.core.files import write_whole
-from harness.evaluation.numbers import checks_path, model_checks
 from harness.evaluation.records import Record, read_records, write_records
+from harness.evaluation.trust import checks_path, model_checks
 from harness.grid.plan import Plan
 from harness.papers.claims import judge, parse
 

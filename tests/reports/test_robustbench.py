@@ -10,8 +10,8 @@ from conftest import ROOT, command
 
 from harness.core import paths
 from harness.core.config import read_papers
-from harness.evaluation.numbers import read_artefact, write_checks
-from harness.evaluation.records import Record, read_records, write_records
+from harness.evaluation.records import Record, read_artefact, read_records, write_records
+from harness.evaluation.trust import write_checks
 from harness.grid.artefacts import entries
 from harness.grid.build import registry
 from harness.grid.plan import Plan

@@ -10,11 +10,10 @@ from harness.core import paths
 from harness.core.config import scales
 from harness.core.errors import UserError
 from harness.core.statistics import wilson
-from harness.evaluation.numbers import model_checks, read_artefact, value
-from harness.evaluation.records import Record, write_records
-from harness.grid.columns import Formula
+from harness.evaluation.records import Record, read_artefact, value, write_records
+from harness.evaluation.trust import model_checks
+from harness.grid.columns import Formula, Probe
 from harness.grid.plan import Plan
-from harness.grid.specs import Probe
 from harness.papers.published import KEYS, published
 from harness.reports.cells import cells, deviation
 from harness.reports.tables import latex, markdown

@@ -20,13 +20,14 @@ from harness.reports.tables import write_table
 from harness.training.train import train
 
 DOCUMENT = ROOT / "docs" / "architecture.md"
-MOST = 44
+MOST = 35
 TABLE = "cvpr23_table1a"
 
 
 def make_one_cell(folder: Path) -> None:
-    """Plan it, train its model, evaluate it, write its table."""
+    """Plan it, train its model, evaluate it, write its table; the grid has no other column."""
     grid = read_grid()
+    grid = {**grid, "columns": {"PGD20": grid["columns"]["PGD20"]}}
     entry = {**grid["artefacts"][TABLE], "methods": ["at"], "columns": ["PGD20"]}
     plan = Plan({**grid, "artefacts": {TABLE: entry}}, read_scale("ci"), "ci")
     (run,) = plan.runs

@@ -23,7 +23,7 @@ from collections.abc import Callable
 import numpy as np
 
 from harness.core.errors import expected, unknown
-from harness.core.identity import seed_from
+from harness.core.paths import seed_from
 from harness.data.corruptions import blur, digital, noise, weather
 from harness.data.corruptions.noise import Draws
 from harness.data.corruptions.strengths import STRENGTHS

@@ -8,7 +8,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from harness.core.statistics import interval
-from harness.evaluation.numbers import value
+from harness.evaluation.records import value
 from harness.reports.figures.source import Source
 from harness.reports.figures.style import legend_beside, look, pretty, spread, whiskers
 

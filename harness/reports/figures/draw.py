@@ -15,7 +15,8 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from harness.core.files import write_whole
-from harness.evaluation.numbers import read_artefact, write_checks
+from harness.evaluation.records import read_artefact
+from harness.evaluation.trust import write_checks
 from harness.grid.plan import Plan, reported
 from harness.reports.figures import classes, curves, embedding, images, points, scatter
 from harness.reports.figures.source import Source

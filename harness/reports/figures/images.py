@@ -11,8 +11,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.evaluation.numbers import value
-from harness.evaluation.records import Record
+from harness.evaluation.records import Record, value
 from harness.grid.artefacts import Cell
 from harness.grid.columns import Formula
 from harness.reports.figures.source import Source

@@ -14,7 +14,7 @@ from harness.core import paths
 from harness.core.files import read_arrays
 from harness.core.paths import read_history
 from harness.data import Images, load
-from harness.evaluation.numbers import Records
+from harness.evaluation.records import Records
 from harness.evaluation.trust import Check
 from harness.grid.artefacts import Artefact
 from harness.grid.plan import Plan

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.files import write_whole
-from harness.core.progress import provenance
+from harness.core.process import provenance
 from harness.grid.plan import Plan, reported
 from harness.reports.page.artefacts import figures, tables, verdicts
 from harness.reports.page.render import environment

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from harness.core.paths import read_description, read_history
-from harness.evaluation.numbers import read_checks
+from harness.evaluation.trust import read_checks
 from harness.grid.plan import Plan
 from harness.reports.page.sparklines import charts
 
