@@ -26,7 +26,7 @@ from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 
 _SEED = 0
-_CHUNK = 500
+_CHUNK = 100  # images: bounds the memory
 
 
 @dataclass(frozen=True)

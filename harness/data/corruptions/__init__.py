@@ -31,7 +31,6 @@ from harness.data.corruptions.strengths import STRENGTHS
 REVISION = 1  # raise it when generated images change
 SEVERITIES = (1, 2, 3, 4, 5)
 SIDES = (8, 64)
-_CHUNK = 500  # images: bounds the memory
 
 MAIN: dict[str, Callable[..., np.ndarray]] = {
     "gaussian_noise": noise.gaussian_noise,
@@ -68,14 +67,8 @@ def corrupt(x: np.ndarray, name: str, severity: int, seed: int = 0, first: int =
     check_images(x)
     if severity == 0:
         return x.copy()
-    out = np.empty(x.shape, np.uint8)
-    stream = seed_from(seed, name, severity)
-    for start in range(0, len(x), _CHUNK):
-        part = x[start : start + _CHUNK]
-        draws = Draws(stream, first + start, len(part))
-        values = CORRUPTIONS[name](to_unit(part), draws, *STRENGTHS[name][severity - 1])
-        out[start : start + _CHUNK] = to_bytes(values)
-    return out
+    draws = Draws(seed_from(seed, name, severity), first, len(x))
+    return to_bytes(CORRUPTIONS[name](to_unit(x), draws, *STRENGTHS[name][severity - 1]))
 
 
 def check_images(x: np.ndarray) -> None:

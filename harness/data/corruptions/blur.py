@@ -70,9 +70,7 @@ def streaks(x: np.ndarray, radius: float, sigma: float, angles: np.ndarray) -> n
 def zoom_blur(x: np.ndarray, draws: Draws, largest: float) -> np.ndarray:
     """The mean over zooms 1, 1.01 .. `largest`."""
     zooms = 1 + 0.01 * np.arange(round(100 * (largest - 1)) + 1)
-    total = np.zeros_like(x)
-    for zoom in zooms:
-        total += zoomed(x, zoom)
+    total = sum((zoomed(x, zoom) for zoom in zooms), start=np.zeros_like(x))
     return total / np.float32(len(zooms))
 
 
