@@ -16,11 +16,10 @@ import numpy as np
 
 from harness.core.errors import unknown
 from harness.core.identity import seed_from
-from harness.data.corruptions import check_images, digital, noise, to_bytes, to_unit
+from harness.data.corruptions import EXTRA, check_images, digital, noise, to_bytes, to_unit
 from harness.data.corruptions.blur import streaks, zoomed
 from harness.data.corruptions.linear import gaussian, pixels, project, side
 from harness.data.corruptions.noise import Draws
-from harness.data.corruptions.strengths import STRENGTHS
 from harness.data.corruptions.weather import drops, splash
 
 NOISE = ("gaussian_noise", "shot_noise")
@@ -59,7 +58,7 @@ def _zoom_blur(x: np.ndarray, draws: Draws, frames: range) -> Frames:
 
 
 def _spatter(x: np.ndarray, draws: Draws, frames: range) -> Frames:
-    mean, deviation, sigma, threshold, opacity, _ = STRENGTHS["spatter"][0]
+    mean, deviation, sigma, threshold, opacity, _ = EXTRA["spatter"][1]
     height, width = x.shape[2:]
     run = [round(i * side(x)) for i in frames]
     field = np.float32(mean) + np.float32(deviation) * draws.normal(1, height + run[-1], width)

@@ -25,7 +25,7 @@ def coloured(colour: np.ndarray, channels: int) -> np.ndarray:
 
 
 def snow(x: np.ndarray, draws: Draws, *strengths: float) -> np.ndarray:
-    """Bright specks, smeared in one direction, over a brightened image."""
+    """Bright specks, smeared in one direction, over a brightened image, which weighs `weight`."""
     mean, deviation, zoom, threshold, radius, sigma, weight = strengths
     layer = np.float32(mean) + np.float32(deviation) * draws.normal(1, *x.shape[2:])
     layer = zoomed(layer, zoom)
@@ -62,7 +62,7 @@ def fog(x: np.ndarray, draws: Draws, amplitude: float, decay: float) -> np.ndarr
 
 
 def spatter(x: np.ndarray, draws: Draws, *strengths: float) -> np.ndarray:
-    mean, deviation, sigma, threshold, opacity, mud = strengths
+    mean, deviation, sigma, threshold, opacity, mud = strengths  # mud rather than water
     layer = np.float32(mean) + np.float32(deviation) * draws.normal(1, *x.shape[2:])
     layer = gaussian(layer, pixels(x, sigma))
     if mud:
