@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.core.errors import UserError, unknown
+from harness.core.errors import expected, unknown
 from harness.data.cache import Stored
 from harness.data.cache import data_folder as data_folder
 from harness.data.sets import SETS
@@ -100,10 +100,8 @@ def _corrupted(name: str, split: str) -> Images:
 
     corrupted = parse(name)
     if split != "test":
-        raise UserError(
-            f"expected the split 'test' of {name}, found {split!r}; corrupted sets are only for "
-            f"testing."
-        )
+        remedy = "corrupted sets are only for testing"
+        raise expected(f"the split 'test' of {name}", repr(split), remedy)
     stored, generated = obtain(corrupted)
     classes = SETS[corrupted.base].classes
     title = corrupted.title(generated)

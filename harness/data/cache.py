@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.core.errors import UserError, expected
+from harness.core.errors import expected
 from harness.core.files import damaged, read_json, whole_folder, write_json
 
 _CHUNK = 1024  # images
@@ -104,62 +104,47 @@ def slots(name: str, split: str, key: str = "") -> list[Path]:
     return [path.parent for path in sorted(found, key=os.path.getmtime, reverse=True)]
 
 
-def read(folder: Path) -> Stored | None:
-    """What a slot holds. Mapped copy-on-write, since torch warns about read-only arrays."""
+def read(folder: Path) -> Stored:
+    """What a filled slot holds. Mapped copy-on-write, since torch warns about read-only arrays."""
     path = folder / "about.json"
-    if not path.exists():
-        return None
     remedy = f"delete {folder} to make it again"
     about = read_json(path, "description of a set", remedy)
     files = (folder / "x.npy", folder / "y.npy")
     try:
         x, y = (np.load(file, mmap_mode="c") for file in files)
-        stored = Stored(
-            x.view(np.ndarray),
-            np.array(y),
-            about["source"],
-            about["sha256"],
-            files,
-            state_of(files),
-        )
+        arrays = x.view(np.ndarray), np.array(y)
+        stored = Stored(*arrays, about["source"], about["sha256"], files, state_of(files))
         if stored.state != about.get("state"):
-            if digest_of(stored.x, stored.y) != stored.sha256:
+            if digest_of(*arrays) != stored.sha256:
                 raise damaged(files[0], "set", remedy)
             with suppress(OSError):  # a copied cache has other times; it may be read-only
                 write_json(path, {**about, "state": stored.state})
         return stored
     except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
-        raise UserError(
-            f"expected a whole set in {folder}, found a damaged one ({error}); "
-            f"delete that folder to make it again."
-        ) from error
+        found = f"a damaged one ({error})"
+        again = "delete that folder to make it again"
+        raise expected(f"a whole set in {folder}", found, again) from error
 
 
 def keep(
     folder: Path,
     source: str,
     make: Callable[[], Arrays],
-    check: Callable[[Arrays], None] = lambda arrays: None,
     check_sum: Callable[[int, str], None] = lambda images, digest: None,
 ) -> Stored:
     """Read the slot, or fill it first: one process makes the set, the others wait."""
-    stored = read(folder)
-    if stored is not None:
-        return stored
+    if (folder / "about.json").exists():
+        return read(folder)
     with lock(folder):
-        stored = read(folder)  # filled while we waited
-        if stored is not None:
-            return stored
+        if (folder / "about.json").exists():  # filled while we waited
+            return read(folder)
         arrays = make()
-        check(arrays)
         with whole_folder(folder) as aside:
             digest = _write(aside, arrays)
             check_sum(len(arrays[1]), digest)
             state = state_of([aside / "x.npy", aside / "y.npy"])
             write_json(aside / "about.json", {"source": source, "sha256": digest, "state": state})
-    stored = read(folder)
-    assert stored is not None
-    return stored
+    return read(folder)
 
 
 def digest_of(x: np.ndarray, y: np.ndarray) -> str:

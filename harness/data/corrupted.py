@@ -10,12 +10,11 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from harness.core.errors import UserError, expected, unknown
+from harness.core.errors import expected, unknown
 from harness.data import sources
 from harness.data.cache import Arrays, Stored, Stream, data_folder, keep, lock, slot, state_of
 from harness.data.corruptions import CORRUPTIONS, MAIN, REVISION, SEVERITIES, corrupt
@@ -35,7 +34,7 @@ class Archive:
 
     name: str
     md5: str
-    address: str
+    record: int  # of zenodo.org
 
     def folder(self) -> Path:
         return data_folder() / self.name
@@ -43,7 +42,7 @@ class Archive:
     def remedy(self) -> str:
         return (
             f"for the official {self.name}: put {self.name}.tar (md5 {self.md5}, from "
-            f"{self.address}) in {data_folder()}"
+            f"https://zenodo.org/records/{self.record}) in {data_folder()}"
         )
 
     def found(self) -> bool:
@@ -66,18 +65,10 @@ class Archive:
 
 
 ARCHIVES = {
-    "cifar10-c": Archive(
-        "CIFAR-10-C", "56bf5dcef84df0e2308c6dcbcbbd8499", "https://zenodo.org/records/2535967"
-    ),
-    "cifar10-p": Archive(
-        "CIFAR-10-P", "125d6775afc5846ea84584d7524dedff", "https://zenodo.org/records/2535967"
-    ),
-    "cifar100-c": Archive(
-        "CIFAR-100-C", "11f0ed0f1191edbf9fa23466ae6021d3", "https://zenodo.org/records/3555552"
-    ),
-    "tinyimagenet-c": Archive(
-        "Tiny-ImageNet-C", "f9c9a9dbdc11469f0b850190f7ad8be1", "https://zenodo.org/records/2536630"
-    ),
+    "cifar10-c": Archive("CIFAR-10-C", "56bf5dcef84df0e2308c6dcbcbbd8499", 2535967),
+    "cifar10-p": Archive("CIFAR-10-P", "125d6775afc5846ea84584d7524dedff", 2535967),
+    "cifar100-c": Archive("CIFAR-100-C", "11f0ed0f1191edbf9fa23466ae6021d3", 3555552),
+    "tinyimagenet-c": Archive("Tiny-ImageNet-C", "f9c9a9dbdc11469f0b850190f7ad8be1", 2536630),
 }
 
 
@@ -140,10 +131,6 @@ def expand(name: str) -> list[str]:
     return names
 
 
-def archive_of(name: str) -> Archive | None:
-    return ARCHIVES.get(name.partition("/")[0])
-
-
 def obtain(wanted: Corrupted) -> tuple[Stored, bool]:
     """The set, and whether we made it."""
     archive = ARCHIVES.get(wanted.family)
@@ -191,9 +178,8 @@ def _array(file: Path) -> np.ndarray:
     try:
         return np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(
-            f"expected a whole array in {file}, found none ({error}); unpack its archive again."
-        ) from error
+        found, remedy = f"none ({error})", "unpack its archive again"
+        raise expected(f"a whole array in {file}", found, remedy) from error
 
 
 def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
@@ -202,14 +188,14 @@ def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
     folder = archive.folder() / wanted.corruption / str(wanted.severity)
     if not folder.is_dir():
         raise expected(f"images in {folder}", "no such folder", "unpack its archive again")
-    key = f"local-{folder.stat().st_mtime_ns:x}"
-    name = wanted.title(generated=False)
-    return keep(
-        slot(name, "test", key),
-        f"official {archive.name}",
-        lambda: read_class_folders([folder], entry.size[0]),
-        partial(sources.check, entry, "test"),
-    )
+    place = slot(wanted.title(generated=False), "test", f"local-{folder.stat().st_mtime_ns:x}")
+
+    def arrays() -> Arrays:
+        x, y = read_class_folders([folder], entry.size[0])
+        sources.check(entry, "test", (x, y))
+        return x, y
+
+    return keep(place, f"official {archive.name}", arrays)
 
 
 def _generated(wanted: Corrupted, clean: Stored) -> Stored:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from harness.core.errors import UserError, expected
 from harness.data import corrupted, sources
 from harness.data.cache import Stored, digest_of
-from harness.data.corrupted import archive_of, expand
+from harness.data.corrupted import ARCHIVES, expand
 from harness.data.sets import SETS
 
 
@@ -64,7 +64,7 @@ def main() -> None:
             except UserError as error:
                 missing += 1
                 print(f"{name}: MISSING: {error}", flush=True)
-            archive = archive_of(name)
+            archive = ARCHIVES.get(name.partition("/")[0])
             if archive is not None and not archive.folder().exists():
                 hints[archive.name] = archive.remedy()
         if len(names) > 1 and found:

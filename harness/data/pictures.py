@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.core.errors import UserError, expected
+from harness.core.errors import expected
 from harness.data.cache import Arrays, Stream
 
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
@@ -77,10 +77,8 @@ def _picture(file: Path, size: int, short_side: int) -> np.ndarray:
     try:
         image = Image.open(file).convert("RGB")
     except (OSError, Image.DecompressionBombError) as error:
-        raise UserError(
-            f"expected an image in {file}, found something that cannot be decoded ({error}); "
-            f"fetch it again."
-        ) from None
+        found = f"something that cannot be decoded ({error})"
+        raise expected(f"an image in {file}", found, "fetch it again") from None
     shortest = min(image.size)
     if shortest != short_side:
         width, height = (short_side * side // shortest for side in image.size)

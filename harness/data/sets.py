@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ class DataSet:
     read: Read | dict[str, Read] | None = None  # for both splits, or one each
     official: Callable[[Any, Path, bool], Any] | None = None  # torchvision's downloader
     mirror: Mirror | None = None
-    embedded: Callable[[str], Arrays] | None = None  # part of a dependency
+    embedded: Callable[[str], tuple[np.ndarray, np.ndarray]] | None = None  # part of a dependency
     class_counts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # where not all equal
     sha256: dict[str, str] = field(default_factory=dict)  # of the decoded whole set, see below
     flip: bool = True  # does a mirrored image keep its class?
@@ -95,29 +94,24 @@ def _digits_table() -> np.ndarray:
     assert package is not None
     assert package.origin is not None
     path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-    with gzip.open(path, "rt") as text:
-        table = np.loadtxt(text, delimiter=",")
+    table = np.loadtxt(path, delimiter=",")
     table.flags.writeable = False
     return table
 
 
 def digits20(split: str) -> tuple[np.ndarray, np.ndarray]:
     """Digits, bright on dark or dark on bright, 20 classes: a stand-in for CIFAR-100."""
-    x, y = digits(split)
-    return _with_kinds(x, y, [lambda pixels: 255 - pixels])
+    return _with_kinds(split, [lambda pixels: 255 - pixels])
 
 
 def digits40(split: str) -> tuple[np.ndarray, np.ndarray]:
     """As digits20, each at full or at half contrast, 40 classes: a stand-in for TinyImageNet."""
-    x, y = digits(split)
-    return _with_kinds(x, y, [lambda pixels: 255 - pixels, lambda pixels: 64 + pixels // 2])
+    return _with_kinds(split, [lambda pixels: 255 - pixels, lambda pixels: 64 + pixels // 2])
 
 
-def _with_kinds(
-    x: np.ndarray, y: np.ndarray, changes: list[Callable]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Apply each change to half of the images; whether it was applied is part of the class."""
-    x, classes = x.copy(), 10
+def _with_kinds(split: str, changes: list[Callable]) -> tuple[np.ndarray, np.ndarray]:
+    """Apply each change to half of the digits; whether it was applied is part of the class."""
+    (x, y), classes = digits(split), 10
     for number, change in enumerate(changes):
         changed = np.random.default_rng(number).random(len(x)) < 0.5
         x[changed] = change(x[changed])
@@ -139,10 +133,7 @@ SETS: dict[str, DataSet] = {
         1,
         (28, 28),
         {
-            "train": (
-                "MNIST/raw/train-images-idx3-ubyte",
-                "MNIST/raw/train-labels-idx1-ubyte",
-            ),
+            "train": ("MNIST/raw/train-images-idx3-ubyte", "MNIST/raw/train-labels-idx1-ubyte"),
             "test": ("MNIST/raw/t10k-images-idx3-ubyte", "MNIST/raw/t10k-labels-idx1-ubyte"),
         },
         {"train": 60000, "test": 10000},
@@ -223,10 +214,7 @@ SETS: dict[str, DataSet] = {
             ),
         },
         {"train": 100000, "test": 10000},
-        read={
-            "train": lambda files: read_class_folders(files, size=64),
-            "test": read_tiny_validation,
-        },
+        read={"train": partial(read_class_folders, size=64), "test": read_tiny_validation},
         official=_fetch_tiny_imagenet,
     ),
     # Licensed, so never fetched. Tested on 5,000 random images (Generalist++, Table III). Training
@@ -239,8 +227,8 @@ SETS: dict[str, DataSet] = {
         {"train": ("imagenet/train",), "test": ("imagenet/val",)},
         {"train": 1281167, "test": 5000},
         read={
-            "train": lambda files: read_class_folders(files, size=256),
-            "test": lambda files: read_class_folders(files, 224, short_side=256, sample=5000),
+            "train": partial(read_class_folders, size=256),
+            "test": partial(read_class_folders, size=224, short_side=256, sample=5000),
         },
         train_size=(256, 256),
         sampled=("test",),
