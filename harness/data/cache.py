@@ -55,8 +55,7 @@ def data_folder() -> Path:
 
 def cache_folder() -> Path:
     """Below the data folder, unless GENERALIST_CACHE names another (a lab's data are read-only)."""
-    named = os.environ.get("GENERALIST_CACHE")
-    return Path(named) if named else data_folder() / "cache"
+    return Path(os.environ.get("GENERALIST_CACHE") or data_folder() / "cache")
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,9 @@ class Stored:
     def check_unchanged(self) -> None:
         """Refuse if a file changed: mapped arrays change with it, even between two batches."""
         if state_of(self.files) != self.state:
-            raise expected(
-                f"{self.files[0]} as it was when this process began",
-                "that it was changed since",
-                "put it back, or delete its folder to make it again, then start again",
-            )
+            what = f"{self.files[0]} as it was when this process began"
+            remedy = "put it back, or delete its folder to make it again, then start again"
+            raise expected(what, "that it was changed since", remedy)
 
 
 def state_of(files: Iterable[Path]) -> str:
@@ -159,11 +156,8 @@ def _write(folder: Path, arrays: Arrays) -> str:
     x, y = arrays
     size, free = int(np.prod(x.shape, dtype=np.int64)), shutil.disk_usage(folder).free
     if size > free:
-        raise expected(
-            f"{size / 1e9:.1f} GB of room in {folder.parent}",
-            f"{free / 1e9:.1f} GB",
-            "set GENERALIST_CACHE to a folder with more",
-        )
+        what, found = f"{size / 1e9:.1f} GB of room in {folder.parent}", f"{free / 1e9:.1f} GB"
+        raise expected(what, found, "set GENERALIST_CACHE to a folder with more")
     digest, written = hashlib.sha256(), 0
     with (folder / "x.npy").open("wb") as file:
         header = {"descr": "|u1", "fortran_order": False, "shape": tuple(x.shape)}

@@ -131,18 +131,13 @@ def expand(name: str) -> list[str]:
     return names
 
 
-def obtain(wanted: Corrupted) -> tuple[Stored, bool]:
-    """The set, and whether we made it."""
+def obtain(wanted: Corrupted) -> tuple[str, Stored]:
+    """The set, after its title, which says whether we made it."""
     archive = ARCHIVES.get(wanted.family)
     if archive is None or not archive.found():
-        return _generated(wanted, _clean(wanted)), True
-    if wanted.base == "tinyimagenet":
-        return _read_pictures(wanted, archive), False
-    return _read_arrays(wanted, archive), False
-
-
-def _clean(wanted: Corrupted) -> Stored:
-    return sources.obtain(SETS[wanted.base], "test")
+        return wanted.title(generated=True), _generated(wanted)
+    read = _read_pictures if wanted.base == "tinyimagenet" else _read_arrays
+    return wanted.title(generated=False), read(wanted, archive)
 
 
 def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
@@ -152,13 +147,11 @@ def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
     entry = SETS[wanted.base]
     image = (*entry.size, entry.channels)
     if wanted.kind == "p":
-        clean_y = _clean(wanted).y
-        if x.shape != (len(clean_y), wanted.frames, *image):
-            raise expected(
-                f"{(len(clean_y), wanted.frames, *image)} in {file}, frames of the clean test set",
-                x.shape,
-                f"fetch it, or the whole of {wanted.base}, again",
-            )
+        clean_y = sources.obtain(entry, "test").y
+        shape = (len(clean_y), wanted.frames, *image)
+        if x.shape != shape:
+            remedy = f"fetch it, or the whole of {wanted.base}, again"
+            raise expected(f"{shape} in {file}, frames of the clean test set", x.shape, remedy)
         x, y = x.reshape(-1, *image), np.repeat(clean_y, wanted.frames)
     else:
         assert wanted.severity is not None
@@ -170,7 +163,7 @@ def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
         x, y = x[rows], np.array(labels[rows], dtype=np.int64)
     x = x.transpose(0, 3, 1, 2)
     if wanted.kind == "c":
-        sources.check(entry, "test", (x, y))
+        sources.checked(entry, "test", (x, y))
     return Stored(x, y, f"official {archive.name}", "", files, state_of(files))
 
 
@@ -191,14 +184,13 @@ def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
     place = slot(wanted.title(generated=False), "test", f"local-{folder.stat().st_mtime_ns:x}")
 
     def arrays() -> Arrays:
-        x, y = read_class_folders([folder], entry.size[0])
-        sources.check(entry, "test", (x, y))
-        return x, y
+        return sources.checked(entry, "test", read_class_folders([folder], entry.size[0]))
 
     return keep(place, f"official {archive.name}", arrays)
 
 
-def _generated(wanted: Corrupted, clean: Stored) -> Stored:
+def _generated(wanted: Corrupted) -> Stored:
+    clean = sources.obtain(SETS[wanted.base], "test")
     frost = f", frost {frost_source()}" if wanted.corruption == "frost" else ""
     later = f", revision {REVISION}" if REVISION > 1 else ""
     origin = f"{sources.GENERATED}{wanted.base}: {clean.source}; seed {_SEED}{frost}{later})"
@@ -212,8 +204,6 @@ def _generated(wanted: Corrupted, clean: Stored) -> Stored:
             else:
                 yield corrupt(x, wanted.corruption, wanted.severity, _SEED, first)
 
-    def arrays() -> Arrays:
-        shape = (len(clean.x) * wanted.frames, *clean.x.shape[1:])
-        return Stream(shape, chunks), np.repeat(clean.y, wanted.frames)
-
-    return keep(slot(wanted.title(generated=True), "test", key), origin, arrays)
+    shape = (len(clean.x) * wanted.frames, *clean.x.shape[1:])
+    arrays = Stream(shape, chunks), np.repeat(clean.y, wanted.frames)
+    return keep(slot(wanted.title(generated=True), "test", key), origin, lambda: arrays)

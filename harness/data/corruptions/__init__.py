@@ -107,11 +107,8 @@ def check_images(x: np.ndarray) -> None:
     low, high = SIDES
     fits = x.ndim == 4 and x.dtype == np.uint8 and x.shape[1] in (1, 3)
     if not fits or not all(low <= side <= high for side in x.shape[2:]):
-        raise expected(
-            f"uint8 images (n, 1 or 3, h, w) of {low} to {high} pixels a side",
-            f"{x.dtype} {x.shape}",
-            "resize them, or use the official set",
-        )
+        what = f"uint8 images (n, 1 or 3, h, w) of {low} to {high} pixels a side"
+        raise expected(what, f"{x.dtype} {x.shape}", "resize them, or use the official set")
 
 
 def to_unit(x: np.ndarray) -> np.ndarray:

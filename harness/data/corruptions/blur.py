@@ -32,7 +32,7 @@ def glass_blur(x: np.ndarray, draws: Draws, sigma: float, shift: float, rounds: 
     sigma, shift = pixels(x, sigma), round(pixels(x, shift))
     count, channels, height, width = x.shape
     out = gaussian(x, sigma)
-    rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
+    rows, columns = np.mgrid[:height, :width]
     inside = (rows > shift) & (rows <= height - shift) & (columns > shift)
     inside &= columns <= width - shift
     for _ in range(rounds):
@@ -44,8 +44,7 @@ def glass_blur(x: np.ndarray, draws: Draws, sigma: float, shift: float, rounds: 
 
 
 def motion_blur(x: np.ndarray, draws: Draws, radius: float, sigma: float) -> np.ndarray:
-    angles = draws.uniform(-45, 45)
-    return streaks(x, pixels(x, radius), pixels(x, sigma), angles)
+    return streaks(x, pixels(x, radius), pixels(x, sigma), angles=draws.uniform(-45, 45))
 
 
 def streaks(x: np.ndarray, radius: float, sigma: float, angles: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from harness.data.corruptions.linear import box_matrix, gaussian, grid, project, sample, separable
+from harness.data.corruptions.linear import box_matrix, gaussian, project, sample, separable
 from harness.data.corruptions.noise import Draws
 
 
@@ -54,7 +54,7 @@ def elastic_transform(
         return out
     noise = draws.uniform(-1, 1, 2, height, width)
     moves = gaussian(noise, sigma * size, "symmetric", 3) * np.float32(shift * size)
-    rows, columns = grid(height, width)
+    rows, columns = np.mgrid[:height, :width].astype(np.float32)
     return sample(out, rows + moves[:, 0], columns + moves[:, 1])
 
 
