@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.core.errors import UserError, unknown
+from harness.core.errors import expected, unknown
 from harness.data.cache import Stored
 from harness.data.cache import data_folder as data_folder
 from harness.data.sets import SETS
@@ -43,10 +43,9 @@ class Images:
 
     def centre(self, size: tuple[int, int]) -> Images:
         """The centre crop of images that are stored larger than networks take them."""
-        top, left = (
-            (own - wanted) // 2 for own, wanted in zip(self.x.shape[2:], size, strict=True)
-        )
-        return replace(self, x=self.x[:, :, top : top + size[0], left : left + size[1]])
+        height, width = size
+        top, left = (self.x.shape[2] - height) // 2, (self.x.shape[3] - width) // 2
+        return replace(self, x=self.x[:, :, top : top + height, left : left + width])
 
 
 def load(name: str, split: str) -> Images:
@@ -67,9 +66,9 @@ def load(name: str, split: str) -> Images:
     # The slice is always the same: no seed of a run may change it.
     order = np.random.default_rng(0).permutation(len(images))
     size = _validation_size(len(images))
-    rows = order[:size] if split == "validation" else np.sort(order[size:])
-    taken = images.take(rows)
-    return taken.centre(entry.size) if split == "validation" else taken
+    if split == "validation":
+        return images.take(order[:size]).centre(entry.size)
+    return images.take(np.sort(order[size:]))
 
 
 def _validation_size(images: int) -> int:
@@ -100,11 +99,8 @@ def _corrupted(name: str, split: str) -> Images:
 
     corrupted = parse(name)
     if split != "test":
-        raise UserError(
-            f"expected the split 'test' of {name}, found {split!r}; corrupted sets are only for "
-            f"testing."
-        )
-    stored, generated = obtain(corrupted)
+        remedy = "corrupted sets are only for testing"
+        raise expected(f"the split 'test' of {name}", repr(split), remedy)
+    title, stored = obtain(corrupted)
     classes = SETS[corrupted.base].classes
-    title = corrupted.title(generated)
     return Images(stored.x, stored.y, classes, stored.source, title, stored)

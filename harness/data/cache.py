@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.core.errors import UserError, expected
+from harness.core.errors import expected
 from harness.core.files import damaged, read_json, whole_folder, write_json
 
 _CHUNK = 1024  # images
@@ -55,8 +55,7 @@ def data_folder() -> Path:
 
 def cache_folder() -> Path:
     """Below the data folder, unless GENERALIST_CACHE names another (a lab's data are read-only)."""
-    named = os.environ.get("GENERALIST_CACHE")
-    return Path(named) if named else data_folder() / "cache"
+    return Path(os.environ.get("GENERALIST_CACHE") or data_folder() / "cache")
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,9 @@ class Stored:
     def check_unchanged(self) -> None:
         """Refuse if a file changed: mapped arrays change with it, even between two batches."""
         if state_of(self.files) != self.state:
-            raise expected(
-                f"{self.files[0]} as it was when this process began",
-                "that it was changed since",
-                "put it back, or delete its folder to make it again, then start again",
-            )
+            what = f"{self.files[0]} as it was when this process began"
+            remedy = "put it back, or delete its folder to make it again, then start again"
+            raise expected(what, "that it was changed since", remedy)
 
 
 def state_of(files: Iterable[Path]) -> str:
@@ -104,62 +101,47 @@ def slots(name: str, split: str, key: str = "") -> list[Path]:
     return [path.parent for path in sorted(found, key=os.path.getmtime, reverse=True)]
 
 
-def read(folder: Path) -> Stored | None:
-    """What a slot holds. Mapped copy-on-write, since torch warns about read-only arrays."""
+def read(folder: Path) -> Stored:
+    """What a filled slot holds. Mapped copy-on-write, since torch warns about read-only arrays."""
     path = folder / "about.json"
-    if not path.exists():
-        return None
     remedy = f"delete {folder} to make it again"
     about = read_json(path, "description of a set", remedy)
     files = (folder / "x.npy", folder / "y.npy")
     try:
         x, y = (np.load(file, mmap_mode="c") for file in files)
-        stored = Stored(
-            x.view(np.ndarray),
-            np.array(y),
-            about["source"],
-            about["sha256"],
-            files,
-            state_of(files),
-        )
+        arrays = x.view(np.ndarray), np.array(y)
+        stored = Stored(*arrays, about["source"], about["sha256"], files, state_of(files))
         if stored.state != about.get("state"):
-            if digest_of(stored.x, stored.y) != stored.sha256:
+            if digest_of(*arrays) != stored.sha256:
                 raise damaged(files[0], "set", remedy)
             with suppress(OSError):  # a copied cache has other times; it may be read-only
                 write_json(path, {**about, "state": stored.state})
         return stored
     except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
-        raise UserError(
-            f"expected a whole set in {folder}, found a damaged one ({error}); "
-            f"delete that folder to make it again."
-        ) from error
+        found = f"a damaged one ({error})"
+        again = "delete that folder to make it again"
+        raise expected(f"a whole set in {folder}", found, again) from error
 
 
 def keep(
     folder: Path,
     source: str,
     make: Callable[[], Arrays],
-    check: Callable[[Arrays], None] = lambda arrays: None,
     check_sum: Callable[[int, str], None] = lambda images, digest: None,
 ) -> Stored:
     """Read the slot, or fill it first: one process makes the set, the others wait."""
-    stored = read(folder)
-    if stored is not None:
-        return stored
+    if (folder / "about.json").exists():
+        return read(folder)
     with lock(folder):
-        stored = read(folder)  # filled while we waited
-        if stored is not None:
-            return stored
+        if (folder / "about.json").exists():  # filled while we waited
+            return read(folder)
         arrays = make()
-        check(arrays)
         with whole_folder(folder) as aside:
             digest = _write(aside, arrays)
             check_sum(len(arrays[1]), digest)
             state = state_of([aside / "x.npy", aside / "y.npy"])
             write_json(aside / "about.json", {"source": source, "sha256": digest, "state": state})
-    stored = read(folder)
-    assert stored is not None
-    return stored
+    return read(folder)
 
 
 def digest_of(x: np.ndarray, y: np.ndarray) -> str:
@@ -174,11 +156,8 @@ def _write(folder: Path, arrays: Arrays) -> str:
     x, y = arrays
     size, free = int(np.prod(x.shape, dtype=np.int64)), shutil.disk_usage(folder).free
     if size > free:
-        raise expected(
-            f"{size / 1e9:.1f} GB of room in {folder.parent}",
-            f"{free / 1e9:.1f} GB",
-            "set GENERALIST_CACHE to a folder with more",
-        )
+        what, found = f"{size / 1e9:.1f} GB of room in {folder.parent}", f"{free / 1e9:.1f} GB"
+        raise expected(what, found, "set GENERALIST_CACHE to a folder with more")
     digest, written = hashlib.sha256(), 0
     with (folder / "x.npy").open("wb") as file:
         header = {"descr": "|u1", "fortran_order": False, "shape": tuple(x.shape)}

@@ -10,12 +10,11 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from harness.core.errors import UserError, expected, unknown
+from harness.core.errors import expected, unknown
 from harness.data import sources
 from harness.data.cache import Arrays, Stored, Stream, data_folder, keep, lock, slot, state_of
 from harness.data.corruptions import CORRUPTIONS, MAIN, REVISION, SEVERITIES, corrupt
@@ -26,7 +25,7 @@ from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 
 _SEED = 0
-_CHUNK = 500
+_CHUNK = 100  # images: bounds the memory
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Archive:
 
     name: str
     md5: str
-    address: str
+    record: int  # of zenodo.org
 
     def folder(self) -> Path:
         return data_folder() / self.name
@@ -43,7 +42,7 @@ class Archive:
     def remedy(self) -> str:
         return (
             f"for the official {self.name}: put {self.name}.tar (md5 {self.md5}, from "
-            f"{self.address}) in {data_folder()}"
+            f"https://zenodo.org/records/{self.record}) in {data_folder()}"
         )
 
     def found(self) -> bool:
@@ -66,18 +65,10 @@ class Archive:
 
 
 ARCHIVES = {
-    "cifar10-c": Archive(
-        "CIFAR-10-C", "56bf5dcef84df0e2308c6dcbcbbd8499", "https://zenodo.org/records/2535967"
-    ),
-    "cifar10-p": Archive(
-        "CIFAR-10-P", "125d6775afc5846ea84584d7524dedff", "https://zenodo.org/records/2535967"
-    ),
-    "cifar100-c": Archive(
-        "CIFAR-100-C", "11f0ed0f1191edbf9fa23466ae6021d3", "https://zenodo.org/records/3555552"
-    ),
-    "tinyimagenet-c": Archive(
-        "Tiny-ImageNet-C", "f9c9a9dbdc11469f0b850190f7ad8be1", "https://zenodo.org/records/2536630"
-    ),
+    "cifar10-c": Archive("CIFAR-10-C", "56bf5dcef84df0e2308c6dcbcbbd8499", 2535967),
+    "cifar10-p": Archive("CIFAR-10-P", "125d6775afc5846ea84584d7524dedff", 2535967),
+    "cifar100-c": Archive("CIFAR-100-C", "11f0ed0f1191edbf9fa23466ae6021d3", 3555552),
+    "tinyimagenet-c": Archive("Tiny-ImageNet-C", "f9c9a9dbdc11469f0b850190f7ad8be1", 2536630),
 }
 
 
@@ -140,22 +131,13 @@ def expand(name: str) -> list[str]:
     return names
 
 
-def archive_of(name: str) -> Archive | None:
-    return ARCHIVES.get(name.partition("/")[0])
-
-
-def obtain(wanted: Corrupted) -> tuple[Stored, bool]:
-    """The set, and whether we made it."""
+def obtain(wanted: Corrupted) -> tuple[str, Stored]:
+    """The set, after its title, which says whether we made it."""
     archive = ARCHIVES.get(wanted.family)
     if archive is None or not archive.found():
-        return _generated(wanted, _clean(wanted)), True
-    if wanted.base == "tinyimagenet":
-        return _read_pictures(wanted, archive), False
-    return _read_arrays(wanted, archive), False
-
-
-def _clean(wanted: Corrupted) -> Stored:
-    return sources.obtain(SETS[wanted.base], "test")
+        return wanted.title(generated=True), _generated(wanted)
+    read = _read_pictures if wanted.base == "tinyimagenet" else _read_arrays
+    return wanted.title(generated=False), read(wanted, archive)
 
 
 def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
@@ -165,13 +147,11 @@ def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
     entry = SETS[wanted.base]
     image = (*entry.size, entry.channels)
     if wanted.kind == "p":
-        clean_y = _clean(wanted).y
-        if x.shape != (len(clean_y), wanted.frames, *image):
-            raise expected(
-                f"{(len(clean_y), wanted.frames, *image)} in {file}, frames of the clean test set",
-                x.shape,
-                f"fetch it, or the whole of {wanted.base}, again",
-            )
+        clean_y = sources.obtain(entry, "test").y
+        shape = (len(clean_y), wanted.frames, *image)
+        if x.shape != shape:
+            remedy = f"fetch it, or the whole of {wanted.base}, again"
+            raise expected(f"{shape} in {file}, frames of the clean test set", x.shape, remedy)
         x, y = x.reshape(-1, *image), np.repeat(clean_y, wanted.frames)
     else:
         assert wanted.severity is not None
@@ -183,7 +163,7 @@ def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
         x, y = x[rows], np.array(labels[rows], dtype=np.int64)
     x = x.transpose(0, 3, 1, 2)
     if wanted.kind == "c":
-        sources.check(entry, "test", (x, y))
+        sources.checked(entry, "test", (x, y))
     return Stored(x, y, f"official {archive.name}", "", files, state_of(files))
 
 
@@ -191,9 +171,8 @@ def _array(file: Path) -> np.ndarray:
     try:
         return np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(
-            f"expected a whole array in {file}, found none ({error}); unpack its archive again."
-        ) from error
+        found, remedy = f"none ({error})", "unpack its archive again"
+        raise expected(f"a whole array in {file}", found, remedy) from error
 
 
 def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
@@ -202,17 +181,16 @@ def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
     folder = archive.folder() / wanted.corruption / str(wanted.severity)
     if not folder.is_dir():
         raise expected(f"images in {folder}", "no such folder", "unpack its archive again")
-    key = f"local-{folder.stat().st_mtime_ns:x}"
-    name = wanted.title(generated=False)
-    return keep(
-        slot(name, "test", key),
-        f"official {archive.name}",
-        lambda: read_class_folders([folder], entry.size[0]),
-        partial(sources.check, entry, "test"),
-    )
+    place = slot(wanted.title(generated=False), "test", f"local-{folder.stat().st_mtime_ns:x}")
+
+    def arrays() -> Arrays:
+        return sources.checked(entry, "test", read_class_folders([folder], entry.size[0]))
+
+    return keep(place, f"official {archive.name}", arrays)
 
 
-def _generated(wanted: Corrupted, clean: Stored) -> Stored:
+def _generated(wanted: Corrupted) -> Stored:
+    clean = sources.obtain(SETS[wanted.base], "test")
     frost = f", frost {frost_source()}" if wanted.corruption == "frost" else ""
     later = f", revision {REVISION}" if REVISION > 1 else ""
     origin = f"{sources.GENERATED}{wanted.base}: {clean.source}; seed {_SEED}{frost}{later})"
@@ -226,8 +204,6 @@ def _generated(wanted: Corrupted, clean: Stored) -> Stored:
             else:
                 yield corrupt(x, wanted.corruption, wanted.severity, _SEED, first)
 
-    def arrays() -> Arrays:
-        shape = (len(clean.x) * wanted.frames, *clean.x.shape[1:])
-        return Stream(shape, chunks), np.repeat(clean.y, wanted.frames)
-
-    return keep(slot(wanted.title(generated=True), "test", key), origin, arrays)
+    shape = (len(clean.x) * wanted.frames, *clean.x.shape[1:])
+    arrays = Stream(shape, chunks), np.repeat(clean.y, wanted.frames)
+    return keep(slot(wanted.title(generated=True), "test", key), origin, lambda: arrays)

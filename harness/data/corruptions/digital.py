@@ -6,23 +6,11 @@ import io
 
 import numpy as np
 
-from harness.data.corruptions.linear import (
-    box_matrix,
-    gaussian,
-    grid,
-    project,
-    sample,
-    separable,
-    side,
-)
+from harness.data.corruptions.linear import box_matrix, gaussian, project, sample, separable
 from harness.data.corruptions.noise import Draws
 
 
 def brightness(x: np.ndarray, draws: Draws, added: float) -> np.ndarray:
-    return brightened(x, added)
-
-
-def brightened(x: np.ndarray, added: float) -> np.ndarray:
     """V of HSV shifted; hue and saturation stay, so all channels grow by the same factor."""
     value = x.max(axis=1, keepdims=True)
     target = np.clip(value + np.float32(added), 0, 1)
@@ -42,9 +30,8 @@ def saturate(x: np.ndarray, draws: Draws, factor: float, added: float) -> np.nda
     depth = value - x.min(axis=1, keepdims=True)
     saturation = depth / np.maximum(value, np.float32(1e-6))
     target = np.clip(saturation * np.float32(factor) + np.float32(added), 0, 1)
-    fraction = (value - x) / np.maximum(
-        depth, np.float32(1e-6)
-    )  # 0 in the largest channel, 1 in the least
+    # 0 in the largest channel, 1 in the least
+    fraction = (value - x) / np.maximum(depth, np.float32(1e-6))
     red = np.array([0, 1, 1], np.float32)[:, None, None]
     return value * (1 - target * np.where(depth > 0, fraction, red))
 
@@ -54,9 +41,9 @@ def elastic_transform(
 ) -> np.ndarray:
     """Three points of the image are moved, all others follow (affine); then each pixel is shifted
     by smooth noise. The strengths are fractions of the side."""
-    size = 32 * side(x)
     height, width = x.shape[2:]
-    third = min(height, width) // 3
+    size = min(height, width)
+    third = size // 3
     points = np.array([[third, third, 1], [third, -third, 1], [-third, -third, 1]], np.float64)
     moved = np.repeat(points[None], len(x), axis=0)
     moved[:, :, :2] += draws.uniform(-jitter * size, jitter * size, 3, 2)
@@ -67,7 +54,7 @@ def elastic_transform(
         return out
     noise = draws.uniform(-1, 1, 2, height, width)
     moves = gaussian(noise, sigma * size, "symmetric", 3) * np.float32(shift * size)
-    rows, columns = grid(height, width)
+    rows, columns = np.mgrid[:height, :width].astype(np.float32)
     return sample(out, rows + moves[:, 0], columns + moves[:, 1])
 
 
@@ -87,8 +74,6 @@ def jpeg_compression(x: np.ndarray, draws: Draws, quality: int) -> np.ndarray:
     out = np.empty_like(pixels)
     for image, result in zip(pixels, out, strict=True):
         buffer = io.BytesIO()
-        Image.fromarray(image.squeeze(-1) if image.shape[-1] == 1 else image).save(
-            buffer, "JPEG", quality=quality
-        )
+        Image.fromarray(image.squeeze()).save(buffer, "JPEG", quality=quality)
         result[:] = np.asarray(Image.open(buffer)).reshape(result.shape)
     return out.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255)

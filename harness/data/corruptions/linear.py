@@ -26,8 +26,7 @@ def separable(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarra
 
 
 def gaussian(x: np.ndarray, sigma: float, mode: str = "edge", truncate: float = 4) -> np.ndarray:
-    matrices = (gaussian_matrix(size, sigma, mode, truncate) for size in x.shape[-2:])
-    return separable(x, *matrices)
+    return separable(x, *(gaussian_matrix(size, sigma, mode, truncate) for size in x.shape[-2:]))
 
 
 @lru_cache(maxsize=256)
@@ -108,16 +107,11 @@ def _mirrored(positions: np.ndarray, size: int) -> np.ndarray:
     return np.abs((positions + last) % (2 * last) - last)
 
 
-def grid(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
-    return rows.astype(np.float32), columns.astype(np.float32)
-
-
 def project(x: np.ndarray, back: np.ndarray) -> np.ndarray:
     """Warp every image. The 3x3 matrix `back` (one for all, or one each) maps a position (x, y, 1) of
     the result to one of the image, both measured from the image's centre."""
     count, _, height, width = x.shape
-    rows, columns = grid(height, width)
+    rows, columns = np.mgrid[:height, :width].astype(np.float32)
     middle = (height - 1) / 2, (width - 1) / 2
     points = np.stack([columns - middle[1], rows - middle[0], np.ones_like(rows)])
     back = np.broadcast_to(back, (count, 3, 3)).astype(np.float32)

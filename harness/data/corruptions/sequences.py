@@ -10,105 +10,77 @@ per frame, and a camera one diagonal away that turns about both axes of the imag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from harness.core.errors import unknown
-from harness.core.paths import seed_from
-from harness.data.corruptions import check_images, noise, to_bytes, to_unit
+from harness.core.identity import seed_from
+from harness.data.corruptions import EXTRA, check_images, digital, noise, to_bytes, to_unit
 from harness.data.corruptions.blur import streaks, zoomed
-from harness.data.corruptions.digital import brightened
 from harness.data.corruptions.linear import gaussian, pixels, project, side
 from harness.data.corruptions.noise import Draws
-from harness.data.corruptions.strengths import STRENGTHS
 from harness.data.corruptions.weather import drops, splash
 
-FRAMES = {
-    "gaussian_noise": 31,
-    "shot_noise": 31,
-    "motion_blur": 21,
-    "zoom_blur": 31,
-    "spatter": 31,
-    "brightness": 31,
-    "translate": 16,
-    "rotate": 31,
-    "tilt": 31,
-    "scale": 31,
-}
 NOISE = ("gaussian_noise", "shot_noise")
-_CHUNK = 100  # images
+Frames = Iterator[np.ndarray]
 
 
 def film(x: np.ndarray, name: str, seed: int = 0, first: int = 0) -> np.ndarray:
+    """The film of each image; `first` is the number of the first one."""
     if name not in FRAMES:
         raise unknown("sequence", name, FRAMES, "harness/data/corruptions/sequences.py")
     check_images(x)
-    out = np.empty((len(x), FRAMES[name], *x.shape[1:]), np.uint8)
-    stream = seed_from(seed, name, "sequence")
-    for start in range(0, len(x), _CHUNK):
-        part = to_unit(x[start : start + _CHUNK])
-        frame = _FILMS[name](part, Draws(stream, first + start, len(part)))
-        for i in range(FRAMES[name]):
-            out[start : start + _CHUNK, i] = to_bytes(frame(i))
-    return out
+    draws = Draws(seed_from(seed, name, "sequence"), first, len(x))
+    frames = _FILMS[name](to_unit(x), draws, range(FRAMES[name]))
+    return np.stack([to_bytes(frame) for frame in frames], axis=1)
 
 
-Frame = Callable[[int], np.ndarray]
+def _gaussian_noise(x: np.ndarray, draws: Draws, frames: range) -> Frames:
+    return (noise.gaussian_noise(x, draws, 0.02) if i else x for i in frames)
 
 
-def _gaussian_noise(x: np.ndarray, draws: Draws) -> Frame:
-    return lambda i: noise.gaussian_noise(x, draws, 0.02) if i else x
+def _shot_noise(x: np.ndarray, draws: Draws, frames: range) -> Frames:
+    return (noise.shot_noise(x, draws, 700) if i else x for i in frames)
 
 
-def _shot_noise(x: np.ndarray, draws: Draws) -> Frame:
-    return lambda i: noise.shot_noise(x, draws, 700) if i else x
-
-
-def _motion_blur(x: np.ndarray, draws: Draws) -> Frame:
+def _motion_blur(x: np.ndarray, draws: Draws, frames: range) -> Frames:
     radius, sigma = pixels(x, 6), pixels(x, 1.8)
-    return lambda i: streaks(x, radius, sigma, np.full(len(x), 9.0 * (i - 20)))
+    return (streaks(x, radius, sigma, np.full(len(x), 9.0 * (i - 20))) for i in frames)
 
 
-def _zoom_blur(x: np.ndarray, draws: Draws) -> Frame:
+def _zoom_blur(x: np.ndarray, draws: Draws, frames: range) -> Frames:
     """The running mean of zooms 1 + .004 i."""
     total = np.zeros_like(x)
-
-    def frame(i: int) -> np.ndarray:
-        total[:] += zoomed(x, 1 + 0.004 * i)
-        return total / np.float32(i + 1)
-
-    return frame
+    for i in frames:
+        total += zoomed(x, 1 + 0.004 * i)
+        yield total / np.float32(i + 1)
 
 
-def _spatter(x: np.ndarray, draws: Draws) -> Frame:
-    mean, deviation, sigma, threshold, opacity, _ = STRENGTHS["spatter"][0]
+def _spatter(x: np.ndarray, draws: Draws, frames: range) -> Frames:
+    mean, deviation, sigma, threshold, opacity, _ = EXTRA["spatter"][1]
     height, width = x.shape[2:]
-    run = [round(i * side(x)) for i in range(FRAMES["spatter"])]
+    run = [round(i * side(x)) for i in frames]
     field = np.float32(mean) + np.float32(deviation) * draws.normal(1, height + run[-1], width)
-    wet = drops(gaussian(field, pixels(x, sigma)), threshold, max(1.0, side(x)))
-
-    def frame(i: int) -> np.ndarray:
-        top = run[-1] - run[i]
-        return splash(x, wet[:, :, top : top + height], opacity)
-
-    return frame
+    wet = drops(gaussian(field, pixels(x, sigma)), threshold, pixels(x, 20))
+    for top in (run[-1] - down for down in run):
+        yield splash(x, wet[:, :, top : top + height], opacity)
 
 
-def _brightness(x: np.ndarray, draws: Draws) -> Frame:
-    return lambda i: brightened(x, 0.015 * (i - 15))
+def _brightness(x: np.ndarray, draws: Draws, frames: range) -> Frames:
+    return (digital.brightness(x, draws, 0.015 * (i - 15)) for i in frames)
 
 
-def _translate(x: np.ndarray, draws: Draws) -> Frame:
-    return lambda i: project(x, _matrix(shift=(i - 7) * side(x)))
+def _translate(x: np.ndarray, draws: Draws, frames: range) -> Frames:
+    return (project(x, _matrix(shift=(i - 7) * side(x))) for i in frames)
 
 
-def _rotate(x: np.ndarray, draws: Draws) -> Frame:
-    return lambda i: project(x, _matrix(degrees=i - 15))
+def _rotate(x: np.ndarray, draws: Draws, frames: range) -> Frames:
+    return (project(x, _matrix(degrees=i - 15)) for i in frames)
 
 
-def _scale(x: np.ndarray, draws: Draws) -> Frame:
-    return lambda i: project(x, _matrix(scale=0.70 + 0.02 * i))
+def _scale(x: np.ndarray, draws: Draws, frames: range) -> Frames:
+    return (project(x, _matrix(scale=0.70 + 0.02 * i)) for i in frames)
 
 
 def _matrix(shift: float = 0, degrees: float = 0, scale: float = 1) -> np.ndarray:
@@ -118,29 +90,21 @@ def _matrix(shift: float = 0, degrees: float = 0, scale: float = 1) -> np.ndarra
     return np.array([[cosine, -sine, -shift], [sine, cosine, 0], [0, 0, 1]])
 
 
-def _tilt(x: np.ndarray, draws: Draws) -> Frame:
+def _tilt(x: np.ndarray, draws: Draws, frames: range) -> Frames:
     distance = float(np.hypot(*x.shape[2:]))
-
-    def frame(i: int) -> np.ndarray:
+    for i in frames:
         angle = np.deg2rad(0.75 * (i - 15))
         cosine, sine = np.cos(angle), np.sin(angle)
         about_x = np.array([[1, 0, 0], [0, cosine, -sine], [0, sine, cosine]])
         about_y = np.array([[cosine, 0, sine], [0, 1, 0], [-sine, 0, cosine]])
-        turned = about_x @ about_y
         # A point (x, y) of the picture lies at (x, y, 0); the camera sees it from `distance`.
-        forth = np.array(
-            [
-                [distance * turned[0, 0], distance * turned[0, 1], 0],
-                [distance * turned[1, 0], distance * turned[1, 1], 0],
-                [turned[2, 0], turned[2, 1], distance],
-            ]
-        )
-        return project(x, np.linalg.inv(forth))
-
-    return frame
+        forth = about_x @ about_y
+        forth[:2] *= distance
+        forth[:, 2] = (0, 0, distance)
+        yield project(x, np.linalg.inv(forth))
 
 
-_FILMS: dict[str, Callable[[np.ndarray, Draws], Frame]] = {
+_FILMS: dict[str, Callable[[np.ndarray, Draws, range], Frames]] = {
     "gaussian_noise": _gaussian_noise,
     "shot_noise": _shot_noise,
     "motion_blur": _motion_blur,
@@ -152,6 +116,7 @@ _FILMS: dict[str, Callable[[np.ndarray, Draws], Frame]] = {
     "tilt": _tilt,
     "scale": _scale,
 }
+FRAMES = dict.fromkeys(_FILMS, 31) | {"motion_blur": 21, "translate": 16}
 
 
 def flips(predicted: np.ndarray, name: str) -> np.ndarray:

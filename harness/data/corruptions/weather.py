@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.data.corruptions.blur import streaks, zoomed
-from harness.data.corruptions.linear import filtered, gaussian, pixels, side
+from harness.data.corruptions.linear import filtered, gaussian, pixels
 from harness.data.corruptions.noise import Draws
 from harness.data.corruptions.textures import frost_textures, plasma
 
@@ -24,18 +24,9 @@ def coloured(colour: np.ndarray, channels: int) -> np.ndarray:
     return values[:, None, None].astype(np.float32)
 
 
-def snow(
-    x: np.ndarray,
-    draws: Draws,
-    mean: float,
-    deviation: float,
-    zoom: float,
-    threshold: float,
-    radius: float,
-    sigma: float,
-    weight: float,
-) -> np.ndarray:
-    """Bright specks, smeared in one direction, over a brightened image."""
+def snow(x: np.ndarray, draws: Draws, *strengths: float) -> np.ndarray:
+    """Bright specks, smeared in one direction, over a brightened image, which weighs `weight`."""
+    mean, deviation, zoom, threshold, radius, sigma, weight = strengths
     layer = np.float32(mean) + np.float32(deviation) * draws.normal(1, *x.shape[2:])
     layer = zoomed(layer, zoom)
     layer = np.clip(np.where(layer < threshold, 0, layer), 0, 1).astype(np.float32)
@@ -70,23 +61,15 @@ def fog(x: np.ndarray, draws: Draws, amplitude: float, decay: float) -> np.ndarr
     return (x + np.float32(amplitude) * cloud) * shrink
 
 
-def spatter(
-    x: np.ndarray,
-    draws: Draws,
-    mean: float,
-    deviation: float,
-    sigma: float,
-    threshold: float,
-    opacity: float,
-    mud: int,
-) -> np.ndarray:
+def spatter(x: np.ndarray, draws: Draws, *strengths: float) -> np.ndarray:
+    mean, deviation, sigma, threshold, opacity, mud = strengths  # mud rather than water
     layer = np.float32(mean) + np.float32(deviation) * draws.normal(1, *x.shape[2:])
     layer = gaussian(layer, pixels(x, sigma))
     if mud:
         wet = gaussian((layer > threshold).astype(np.float32), pixels(x, opacity))
         wet[wet < 0.8] = 0
         return x * (1 - wet) + coloured(MUD, x.shape[1]) * wet
-    return splash(x, drops(layer, threshold, max(1.0, side(x))), opacity)
+    return splash(x, drops(layer, threshold, pixels(x, 20)), opacity)
 
 
 def splash(x: np.ndarray, wet: np.ndarray, opacity: float) -> np.ndarray:
@@ -97,30 +80,23 @@ _BOX = np.full((3, 3), 1 / 9, np.float32)
 _LIGHT = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)  # from the upper left
 
 
-def drops(layer: np.ndarray, threshold: float, scale: float) -> np.ndarray:
+def drops(layer: np.ndarray, threshold: float, highest: float) -> np.ndarray:
     """Drops of water where the layer is above the threshold: in [0,1], shaded from one side.
 
-    The relief is the distance to the nearest rim, with its histogram equalised.
+    The relief is the distance to the nearest rim, at most `highest`, with its histogram equalised.
     """
-    from scipy.ndimage import distance_transform_edt
+    from scipy.ndimage import binary_erosion, distance_transform_edt
 
     liquid = np.where(layer < threshold, 0, layer).astype(np.float32)
     relief = np.zeros_like(liquid)
     for mask, result in zip(liquid[:, 0] > 0, relief[:, 0], strict=True):
-        rim = _rim(mask)
+        rim = mask & ~binary_erosion(mask, border_value=1)  # its pixels with a neighbour outside it
         if rim.any():
-            result[:] = np.minimum(distance_transform_edt(~rim), 20 * scale)
+            result[:] = np.minimum(distance_transform_edt(~rim), highest)
     relief = _equalised(filtered(relief, _BOX))
     relief = filtered(np.clip(filtered(relief, _LIGHT), 0, 1), _BOX)
     wet = liquid * relief
     return wet / np.maximum(wet.max(axis=(1, 2, 3), keepdims=True), np.float32(1e-6))
-
-
-def _rim(mask: np.ndarray) -> np.ndarray:
-    """The pixels of the mask with a neighbour outside it."""
-    padded = np.pad(mask, 1, mode="edge")
-    inside = padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
-    return mask & ~inside
 
 
 def _equalised(relief: np.ndarray) -> np.ndarray:
