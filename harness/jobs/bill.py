@@ -15,7 +15,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from harness.attacks.work import Work
 from harness.core.config import ROOT
@@ -55,19 +58,19 @@ class Network:
 @cache
 def known_rates() -> Mapping[str, Rate]:
     """Shape of a method -> its rate in docs/passes.csv."""
-    rows = [(row[0], [float(n) for n in row[2:]]) for row in _rows(PASSES.read_text())]
-    return {key: Rate(Work(*n[:3]), Work(*n[3:6]), bool(n[6])) for key, n in rows}
+    rows = {key: [float(n) for n in numbers] for key, _, *numbers in _rows(PASSES)}
+    return {key: Rate(Work(*n[:3]), Work(*n[3:6]), bool(n[6])) for key, n in rows.items()}
 
 
 @cache
 def known_networks() -> Mapping[Kind, Network]:
     """Network and image size -> its cost in docs/operations.csv."""
-    rows = [(row[0], [float(n) for n in row[1:]]) for row in _rows(OPERATIONS.read_text())]
-    return {(key, tuple(map(int, n[:3]))): Network(Work(*n[3:6]), *n[6:]) for key, n in rows}
+    rows = [(name, [float(n) for n in numbers]) for name, *numbers in _rows(OPERATIONS)]
+    return {(name, tuple(map(int, n[:3]))): Network(Work(*n[3:6]), *n[6:]) for name, n in rows}
 
 
-def _rows(text: str) -> list[list[str]]:
-    return list(csv.reader(text.splitlines()))[1:]
+def _rows(path: Path) -> list[list[str]]:
+    return list(csv.reader(path.read_text().splitlines()))[1:]
 
 
 def kind(run: TrainRun) -> Kind:
@@ -121,39 +124,34 @@ def text(
     plan: Plan, rates: Mapping[str, Rate], prices: Mapping[Kind, Work] | None, device: str = ""
 ) -> str:
     """A table with a line per network and method; without prices (in seconds), passes only."""
-    groups: dict[tuple[str, str], list[tuple[Work, Work, Work]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
     bounds = set()  # methods whose work is an upper bound
     for run in plan.runs.values():
         key, rate = (run.network, run.method.slug), rates[shape(run.method)]
-        evaluation = plan.evaluations.get(run.id)
-        evaluated = of_evaluation(evaluation.probes) if evaluation else Work()
+        probes = plan.evaluations[run.id].probes if run.id in plan.evaluations else ()
         price = prices[kind(run)] if prices else Work()
-        groups[key].append((of_training(run, rate), evaluated, price))
+        both = of_training(run, rate), of_evaluation(probes)
+        rows = [(work.all_forward, work.backward, work.at(price) / 3600) for work in both]
+        groups[key].append(np.array(rows))
         bounds |= {key} if rate.at_most else set()
-
-    def total(models: list[tuple[Work, Work, Work]], part: int) -> tuple[Work, float]:
-        """Work and hours of all trainings (part 0) or evaluations (part 1)."""
-        hours = sum(model[part].at(model[2]) / 3600 for model in models)
-        return sum((model[part] for model in models), Work()), hours
-
     head = f"{'network':<10} {'method':<28} {'models':>6}  {'forward':>8} {'backward':>8}"
     hours = f"  {'train':>9} {'evaluate':>9} {'all models':>11}  (hours a model, hours)"
     lines = [head + (hours if prices else "  (image passes a model)")]
     for (network, method), models in sorted(groups.items()):
-        (train, train_hours), (evaluate, test_hours) = total(models, 0), total(models, 1)
-        number = len(models)
-        both = (train + evaluate) * (1 / number)
-        line = f"{network:<10} {method + '*' * ((network, method) in bounds):<28} {number:>6}  "
-        line += f"{short(both.all_forward):>8} {short(both.backward):>8}"
+        train, evaluate = np.mean(models, axis=0)
+        forward, backward, all_hours = train + evaluate
+        line = (
+            f"{network:<10} {method + '*' * ((network, method) in bounds):<28} {len(models):>6}  "
+        )
+        line += f"{short(forward):>8} {short(backward):>8}"
         if prices:
-            line += f"  {train_hours / number:>9.3g} {test_hours / number:>9.3g}"
-            line += f" {train_hours + test_hours:>11.4g}"
+            line += f"  {train[2]:>9.3g} {evaluate[2]:>9.3g} {all_hours * len(models):>11.4g}"
         lines.append(line)
     lines.append(f"\n{len(plan.runs)} models, {len(plan.artefacts)} artefacts at scale {plan.name}")
-    for part, name in enumerate(("training", "evaluation, at most")):
-        work, cost = total([model for models in groups.values() for model in models], part)
-        passes = f"{short(work.all_forward)} forward, {short(work.backward)} backward passes"
-        lines.append(f"{name}: {passes}" + (f", {cost:,.4g} hours on {device}" if prices else ""))
+    total = sum((model for models in groups.values() for model in models), np.zeros((2, 3)))
+    for name, row in zip(("training", "evaluation, at most"), total, strict=True):
+        passes = f"{short(row[0])} forward, {short(row[1])} backward passes"
+        lines.append(f"{name}: {passes}" + (f", {row[2]:,.4g} hours on {device}" if prices else ""))
     if bounds:
         lines.append("* at most: images that an attack has fooled may leave it early")
     return "\n".join(lines)

@@ -23,15 +23,9 @@ def refuse_other_images(run: str, about: dict[str, Any]) -> None:
     dataset = about["run"]["dataset"]
     known, now = about.get("trained_on"), at_hand(SETS[dataset], "train")
     if known and now is not None and known["sha256"] != now.sha256:
-        raise expected(
-            f"the images that {run} was trained on in {dataset}'s training split",
-            "others in their place",
-            "put the old ones back, or delete the folder of the model to train it again",
-        )
-
-
-def _planned(options: argparse.Namespace) -> str:
-    return Plan.read(options.scale or "smoke", options.grid).evaluation_spec(options.run)
+        what = f"the images that {run} was trained on in {dataset}'s training split"
+        remedy = "put the old ones back, or delete the folder of the model to train it again"
+        raise expected(what, "others in their place", remedy)
 
 
 def main() -> None:
@@ -62,13 +56,16 @@ def main() -> None:
 
         evaluate_external(options, device)
         return
-    wanted = read_spec(options.spec or _planned(options))
+    if options.run:
+        plan = Plan.read(options.scale or "smoke", options.grid)
+        options.spec = plan.evaluation_spec(options.run)
+    wanted = read_spec(options.spec)
     model = placed(load_model(options.results, wanted.run), device)
     about = read_description(options.results, wanted.run)
     refuse_other_images(wanted.run, about)
-    weights = about["sha256"]
+    work = (wanted, model, about["sha256"], options.results, device)
     if options.part:
-        evaluate_part(wanted, model, weights, options.results, device, options.part)
+        evaluate_part(*work, options.part)
         return
     trained = {key: about.get(key) for key in ("seconds", "device", "threads", "trained_on")}
-    evaluate(wanted, model, weights, options.results, device, trained)
+    evaluate(*work, trained)

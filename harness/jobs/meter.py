@@ -11,10 +11,12 @@ another number, the rate is an upper bound.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import astuple
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,8 +48,7 @@ def rates(plan: Plan) -> Mapping[str, Rate]:
     """Shape -> rate for all methods of a plan, measured where docs/passes.csv has none."""
     set_up(1)  # one thread is fastest on tiny networks
     runs, known = {bill.shape(run.method): run for run in plan.runs.values()}, bill.known_rates()
-    missing = {key: run for key, run in runs.items() if key not in known}
-    return {**known, **{key: rate(run.method, len(run.parents)) for key, run in missing.items()}}
+    return {key: known.get(key) or rate(run.method, len(run.parents)) for key, run in runs.items()}
 
 
 def rate(method: Method, parents: int) -> Rate:
@@ -60,7 +61,7 @@ def rate(method: Method, parents: int) -> Rate:
 
 def _passes(method: Method, parents: int, number: int, right: bool = True) -> tuple[Work, Work]:
     """The passes of one step at a time of a run, and of asking for the model."""
-    counts = dict.fromkeys(_PASSES, 0)
+    counts: Counter[str] = Counter()
 
     def note(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
         trained = any(parameter.requires_grad for parameter in module.parameters())
@@ -94,7 +95,7 @@ def _passes(method: Method, parents: int, number: int, right: bool = True) -> tu
     training = getattr(method, "serial", method).start(lab)
     training.step(batch, Clock(2 * number + 1, 0, 2 * _TIMES, 1))
     step = Work(**counts)
-    counts.update(dict.fromkeys(_PASSES, 0))
+    counts.clear()
     training.deployed()
     return step, Work(**counts)
 
@@ -113,48 +114,42 @@ def prices(plan: Plan, device: str, tflops: float | None) -> tuple[dict[Kind, Wo
     return {key: seconds(run, chosen, share) for key, run in runs.items()}, name
 
 
-def _model(run: TrainRun, device: torch.device) -> tuple[nn.Module, Callable[[int], Batch]]:
-    """A run's network, and a function that makes a batch of so many images for it."""
+def _model(run: TrainRun, images: int, device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:
+    """A run's network, and a batch of so many images and labels for it."""
     entry = SETS[run.dataset]
     model = placed(new_model(run.network, entry.channels, entry.classes, seed=0), device)
-
-    def images(size: int) -> Batch:
-        index = torch.arange(size, device=device)
-        x = torch.rand(size, entry.channels, *entry.size, device=device)
-        return Batch(x, index % entry.classes, index)
-
-    return model, images
+    x = torch.rand(images, entry.channels, *entry.size, device=device)
+    return model, x, torch.arange(images, device=device) % entry.classes
 
 
 def seconds(run: TrainRun, device: torch.device, budget: float) -> Work:
     """What a pass takes per image, in the largest batch (at most the run's own) that time allows."""
-    model, images = _model(run, device)
+    model, x, y = _model(run, run.recipe.batch_size, device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     attack = PGD(Ball("linf", Fraction(8, 255)), Fraction(2, 255), steps=1)
 
-    def make(kind: str, batch: Batch) -> None:
+    def make(kind: str, x: Tensor, y: Tensor) -> None:
         if kind == "forward":
             with torch.no_grad():
-                model.eval()(batch.x)
+                model.eval()(x)
         elif kind == "input_gradients":
-            perturb(attack, model, batch.x, batch.y, generator=torch.Generator(device))
+            perturb(attack, model, x, y, generator=torch.Generator(device))
         else:
             optimizer.zero_grad()
-            cross_entropy(model.train()(batch.x), batch.y).mean().backward()
+            cross_entropy(model.train()(x), y).mean().backward()
             optimizer.step()
 
     found = []
     for kind in _PASSES:
         began, size, least = time.perf_counter(), 2, 0.0
         while time.perf_counter() - began + 1.2 * size * least <= budget / 3:
-            batch = images(size)
             started = time.perf_counter()
-            make(kind, batch)
+            make(kind, x[:size], y[:size])
             if device.type == "cuda":
                 torch.cuda.synchronize()
             took = (time.perf_counter() - started) / size
             least = min(least or took, took)
-            size = min(2 * size, run.recipe.batch_size)
+            size = min(2 * size, len(x))
         found.append(least)
     return Work(*found)
 
@@ -172,8 +167,8 @@ def network(run: TrainRun) -> Network:
 
     for kind in _PASSES:
         kept.clear()
-        model, images = _model(run, torch.device("meta"))
-        x = images(1).x.requires_grad_(kind == "input_gradients")
+        model, x, _ = _model(run, 1, torch.device("meta"))
+        x.requires_grad_(kind == "input_gradients")
         model.train(kind == "updates").requires_grad_(kind == "updates")
         hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
         with FlopCounterMode(display=False) as counter, hooks:
@@ -187,26 +182,25 @@ def network(run: TrainRun) -> Network:
     return Network(Work(*operations), float(kept_bytes), float(weight_bytes))
 
 
-def _write(path: Path, rows: list[tuple[object, ...]]) -> None:
-    """Replace the rows of a CSV file; its header stays."""
-    header = path.read_text().partition("\n")[0]
-    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+def _write(path: Path, rows: Mapping[Any, tuple[float, ...]], digits: int) -> None:
+    """Replace the rows of a CSV file, keys and numbers; its header stays."""
+    lines = [path.read_text().partition("\n")[0]]
+    for key, numbers in rows.items():
+        lines.append(",".join([*map(str, key), *(f"{number:.{digits}g}" for number in numbers)]))
+    path.write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
     set_up(1)
     runs = [run for scale in scales() for run in Plan.read(scale).runs.values()]
     methods = {bill.shape(run.method): run for run in reversed(runs)}  # the first of each shape
-    rows: list[tuple[object, ...]] = []
+    passes, operations = {}, {}
     for key, run in sorted(methods.items(), key=lambda item: (item[1].method.slug, item[0])):
         own = rate(run.method, len(run.parents))
-        numbers = (*astuple(own.step), *astuple(own.choice), own.at_most)
-        rows.append((key, run.method.slug, *(f"{number:.6g}" for number in numbers)))
-    _write(bill.PASSES, rows)
-    kinds, rows = {bill.kind(run): run for run in runs}, []
-    for (name, image), run in sorted(kinds.items()):
+        passes[key, run.method.slug] = (*astuple(own.step), *astuple(own.choice), own.at_most)
+    for (name, image), run in sorted({bill.kind(run): run for run in runs}.items()):
         found = network(run)
-        costs = (*astuple(found.price), found.kept_bytes, found.weight_bytes)
-        rows.append((name, *image, *(f"{cost:.12g}" for cost in costs)))
-    _write(bill.OPERATIONS, rows)
-    print(f"{len(methods)} shapes of methods and {len(kinds)} networks measured")
+        operations[name, *image] = (*astuple(found.price), found.kept_bytes, found.weight_bytes)
+    _write(bill.PASSES, passes, digits=6)
+    _write(bill.OPERATIONS, operations, digits=12)
+    print(f"{len(passes)} shapes of methods and {len(operations)} networks measured")

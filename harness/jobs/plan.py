@@ -28,9 +28,8 @@ def main() -> None:
     plan = Plan.read(options.scale, options.grid)
     if options.runs:
         for run in plan.runs.values():
-            wanted = plan.evaluations.get(run.id)
             images = plan.columns.examples(run.dataset)
-            records = len(wanted.probes) if wanted else 0
+            records = len(plan.evaluations[run.id].probes) if run.id in plan.evaluations else 0
             print(f"{run.id}  {run.recipe.epochs} epochs  {records} records  {images} test images")
         print(f"{len(plan.runs)} models, {len(plan.artefacts)} artefacts at scale {plan.name}")
         return

@@ -13,6 +13,7 @@ times the first request at most: a training that is cut daily for ten days needs
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,20 +72,14 @@ class Machine:
         def positive(name: str, kind: type, default: Any) -> Any:
             if config.get(name) is None:
                 return default
-            try:
-                value = kind(config[name])
-            except (TypeError, ValueError):
-                value = 0
-            if not value > 0:
-                remedy = f"give --config {name}=..."
-                raise expected(f"a number above 0 as {name}", config[name], remedy)
-            return value
+            with suppress(TypeError, ValueError):
+                if (value := kind(config[name])) > 0:
+                    return value
+            remedy = f"give --config {name}=..."
+            raise expected(f"a number above 0 as {name}", config[name], remedy)
 
-        return cls(
-            str(config.get("device", "auto")),
-            positive("device_tflops", float, None),
-            positive("max_minutes", int, MAX_MINUTES),
-        )
+        tflops, minutes = ("device_tflops", float, None), ("max_minutes", int, MAX_MINUTES)
+        return cls(str(config.get("device", "auto")), positive(*tflops), positive(*minutes))
 
     def train(self, plan: Plan, run_id: str, attempt: int = 1, parts: int = 1) -> Request:
         run = plan.run(run_id)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from harness.core import process
 from harness.core.commands import run
-from harness.core.errors import run_command
+from harness.core.errors import expected
 from harness.machine.gpus import ALLOCATION, reserve
 
 ADDRESS = "GENERALIST_ZYGOTE"
@@ -31,11 +31,9 @@ STOP = b"t"
 
 def control_group() -> str:
     """A batch system's limits and devices belong to this: a job must not slip out of it."""
+    group = Path("/proc/self/cgroup")
     allocation = os.environ.get(ALLOCATION, "")  # not every Slurm makes groups
-    try:
-        return allocation + Path("/proc/self/cgroup").read_text()
-    except OSError:
-        return allocation
+    return allocation + (group.read_text() if group.exists() else "")
 
 
 def started(line: socket.socket, address: str, locks: list[int]) -> bool:
@@ -53,7 +51,7 @@ def started(line: socket.socket, address: str, locks: list[int]) -> bool:
 def main() -> None:
     locks: list[int] = []
     if sys.argv[1:2] == ["--gpus"]:
-        run_command(lambda: locks.extend(reserve(int(sys.argv[2]))))
+        locks = reserve(int(sys.argv[2]))
         del sys.argv[1:3]
     passed_on = False
     with socket.socket(socket.AF_UNIX) as line:
@@ -66,19 +64,13 @@ def main() -> None:
 
         if started(line, os.environ.get(ADDRESS, ""), locks):
             signal.signal(signal.SIGTERM, pass_on)
-            code = b""
             with suppress(ConnectionResetError):  # it ended without having read our word
-                code = line.recv(1)
-            if code:
-                sys.exit(code[0])
+                if code := line.recv(1):
+                    sys.exit(code[0])
             if passed_on:  # it came before the job could listen
-                print(f"error: {process.Stopped()}", file=sys.stderr)
-                sys.exit(process.CODE)
-            print(
-                f"error: expected {sys.argv[1]} to end by itself, found that it was killed; see "
-                "that the memory suffices and start again.",
-                file=sys.stderr,
-            )
-            sys.exit(1)
+                raise process.Stopped
+            remedy = "see that the memory suffices and start again"
+            error = expected(f"{sys.argv[1]} to end by itself", "that it was killed", remedy)
+            sys.exit(f"error: {error}")
     del sys.argv[0]
     run(sys.argv[0])

@@ -19,11 +19,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train one run of the grid.")
     parser.add_argument("--scale", default="smoke")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--run",
-        "--id",  # torchrun, before Python 3.12, takes --run for a beginning of its own --run-path
-        help="its id; `python -m harness plan --runs` lists them",
-    )
+    # --id, since torchrun, before Python 3.12, takes --run for a beginning of its own --run-path.
+    what.add_argument("--run", "--id", help="its id; `python -m harness plan --runs` lists them")
     what.add_argument("--spec", help="the run itself, as the workflow gives it to a job")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))

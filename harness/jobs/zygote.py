@@ -77,34 +77,24 @@ def serve(listener: socket.socket) -> None:
         line.close()
 
 
-def end_jobs() -> None:
-    """Jobs of a Snakemake that was killed would go on beside those of the one that is started next."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.killpg(0, signal.SIGTERM)  # a session of our own: nobody else is in it
-
-
 def work(line: socket.socket) -> NoReturn:
     """One job, from the client's request to its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     length, files, _, _ = socket.recv_fds(line, 8, 3 + _LOCKS)  # the locks are held by being open
-    content = line.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL)
     try:
-        request = json.loads(content)
-    except ValueError:  # the client was killed while it spoke
-        os._exit(0)
-    if request["control_group"] != control_group():
-        os._exit(0)
-    for number, file in enumerate(files[:3]):
-        os.dup2(file, number)
-        os.close(file)
-    os.chdir(request["folder"])
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    sys.argv = request["words"]
-    try:
+        request = json.loads(line.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
+        if request["control_group"] != control_group():
+            os._exit(0)
+        for number, file in enumerate(files[:3]):
+            os.dup2(file, number)
+            os.close(file)
+        os.chdir(request["folder"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        sys.argv = request["words"]
         line.sendall(STARTED)
-    except OSError:  # the client is gone already
+    except (ValueError, OSError):  # the client was killed while it spoke, or is gone already
         os._exit(0)
     threading.Thread(target=end_with, args=[line], daemon=True).start()
     code = 1
@@ -133,6 +123,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as own:
         try:
             serve(own)
-            end_jobs()
+            # Jobs of a killed Snakemake would go on beside those of the one that is started next.
+            os.killpg(0, signal.SIGTERM)  # a session of our own, and this process ignores it
         finally:
             shutil.rmtree(Path(own.getsockname()).parent, ignore_errors=True)

@@ -78,9 +78,8 @@ def join(data_parallel: int | None, wanted: str) -> torch.device:
     device, size = pick_device(wanted), data_parallel or 1
     found = int(os.environ.get("WORLD_SIZE", 1))
     if found != size:
-        raise expected(
-            f"{size} processes, as the recipe's data_parallel says", found, "start without torchrun"
-        )
+        what = f"{size} processes, as the recipe's data_parallel says"
+        raise expected(what, found, "start without torchrun")
     if size == 1:
         return device
     if device.type == "cuda":
@@ -156,20 +155,16 @@ def check_equal(state: Any) -> None:
     both = torch.tensor([number, -number], dtype=torch.int64, device=_Team.device)
     largest, smallest = _reduce(both, "MAX").tolist()
     if largest != -smallest:
-        raise expected(
-            f"the same state in all {_Team.size} processes",
-            "states that differ: something was drawn or decided for a slice alone",
-            "take data_parallel out of the recipe, or say NEEDS_WHOLE_BATCH in the method",
-        )
+        found = "states that differ: something was drawn or decided for a slice alone"
+        remedy = "take data_parallel out of the recipe, or say NEEDS_WHOLE_BATCH in the method"
+        raise expected(f"the same state in all {_Team.size} processes", found, remedy)
 
 
 def _update(digest: Any, state: Any) -> None:
     if isinstance(state, torch.Tensor):
         digest.update(state.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
     elif isinstance(state, Mapping):
-        for key, value in state.items():
-            digest.update(str(key).encode())
-            _update(digest, value)
+        _update(digest, list(state.items()))
     elif isinstance(state, list | tuple):
         for value in state:
             _update(digest, value)
@@ -208,11 +203,8 @@ def per_image(
     if not _Team.together:
         return draw(shape, **options)
     if shape[0] != _Team.end - _Team.begin:
-        raise expected(
-            f"random numbers for the {_Team.end - _Team.begin} images of a process's slice",
-            f"for {shape[0]}",
-            "say NEEDS_WHOLE_BATCH in the method",
-        )
+        what = f"random numbers for the {_Team.end - _Team.begin} images of a process's slice"
+        raise expected(what, f"for {shape[0]}", "say NEEDS_WHOLE_BATCH in the method")
     return draw((_Team.images, *shape[1:]), **options)[_Team.begin : _Team.end]
 
 
@@ -228,9 +220,7 @@ def _reduce(tensor: torch.Tensor, how: str = "SUM") -> torch.Tensor:
     try:
         torch.distributed.all_reduce(tensor, getattr(torch.distributed.ReduceOp, how))
     except RuntimeError as error:
-        raise expected(
-            f"all {_Team.size} processes to go on",
-            f"the end of one ({str(error).splitlines()[0]})",
-            "see what it said, then start again (a run continues from its checkpoint)",
-        ) from None
+        found = f"the end of one ({str(error).splitlines()[0]})"
+        remedy = "see what it said, then start again (a run continues from its checkpoint)"
+        raise expected(f"all {_Team.size} processes to go on", found, remedy) from None
     return tensor

@@ -43,7 +43,11 @@ def reserve(wanted: int) -> list[int]:
     wanted = min(wanted, len(there))
     if wanted == 0 or (allocation and wanted == len(there)):
         return []
-    folder, waiting = _folder(), False
+    # The same for all sessions of a user: it does not follow TMPDIR.
+    folder, waiting = Path(f"/tmp/generalist-gpus-{os.getuid()}"), False
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise expected(f"a folder of your own at {folder}", "somebody else's", "have it removed")
     while True:
         locks: dict[str, int] = {}
         for device in there:
@@ -69,12 +73,3 @@ def _lock(path: Path) -> int | None:
         os.close(file)
         return None
     return file
-
-
-def _folder() -> Path:
-    """The folder of locks, the same for all sessions of a user: it does not follow TMPDIR."""
-    folder = Path(f"/tmp/generalist-gpus-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise expected(f"a folder of your own at {folder}", "somebody else's", "have it removed")
-    return folder

@@ -67,9 +67,7 @@ class SharedBatchNorm2d(nn.BatchNorm2d):
     def _update_running(self, centre: Tensor, variance: Tensor) -> None:
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
-        momentum = self.momentum
-        if momentum is None:
-            momentum = 1 / int(self.num_batches_tracked)
+        momentum = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
         with torch.no_grad():
             for own, new in ((self.running_mean, centre), (self.running_var, variance)):
                 assert own is not None

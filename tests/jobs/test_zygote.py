@@ -15,7 +15,7 @@ import pytest
 from commands import descendants
 from conftest import ROOT, command, run_of
 
-from harness.core import paths
+from harness.core import paths, process
 from harness.jobs import zygote
 from harness.jobs.start import ADDRESS, STARTED
 
@@ -153,6 +153,23 @@ def test_without_a_zygote_the_job_runs_by_itself(plan, tmp_path):
         os.waitpid(pid, 0)
     assert done.returncode == 0
     assert "step 1" in done.stdout
+
+
+@pytest.mark.parametrize("gpus", [[], ["--gpus", "0"], ["--gpus", "1"]])
+def test_without_a_zygote_sigterm_stops_the_job(gpus, tmp_path):
+    """Also a job that has asked for GPUs first, as every job of the workflow does."""
+    (tmp_path / "stopped.py").write_text(
+        "import os, signal\ndef main(): os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    code = (
+        "from harness import cli; from harness.core.commands import COMMANDS; "
+        "COMMANDS['stopped'] = 'stopped'; cli.main()"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}", ADDRESS: ""}
+    words = [sys.executable, "-c", code, "start", *gpus, "stopped"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == process.CODE
+    assert "found SIGTERM" in done.stderr
 
 
 def test_a_job_of_another_control_group_is_refused(address, tmp_path):

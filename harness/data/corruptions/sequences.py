@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from harness.core.errors import unknown
-from harness.core.identity import seed_from
+from harness.core.paths import seed_from
 from harness.data.corruptions import EXTRA, check_images, digital, noise, to_bytes, to_unit
 from harness.data.corruptions.blur import streaks, zoomed
 from harness.data.corruptions.linear import gaussian, pixels, project, side
