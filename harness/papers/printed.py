@@ -15,7 +15,7 @@ from harness.papers.comparisons import (
     Number,
     Source,
 )
-from harness.papers.published import KEYS, printed
+from harness.papers.published import KEYS, NUMBERS, printed, printed_table
 
 Table = dict[tuple, float]  # by data set, network, method and column
 
@@ -66,9 +66,6 @@ class Printed(Source):
             renamed = entry.get("published_rows", {})
             rows = printed(entry.get("published", artefact), renamed, columns, self.plan)
         else:
-            document, _, name = artefact.partition("_")
-            rows = self.values[(self.values.document == document) & (self.values.artefact == name)]
-            names = {"arch": "network", "metric": "column"}
-            rows = rows.rename(columns=names | {"value": "published", "std": "published_std"})
-        kinds = rows.set_index(KEYS)[["published", "published_std"]]
+            rows = printed_table(self.values, artefact)
+        kinds = rows.set_index(KEYS)[NUMBERS]
         return {kind: kinds[kind].dropna().to_dict() for kind in kinds}
