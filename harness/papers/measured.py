@@ -89,7 +89,8 @@ class Measured(Source):
                 test, n = welch_test(mine, theirs), f"{n} and {theirs.shape[1]}"
         note = f", n = {n}" + (f" x {seeds} seeds" if seeds > 1 else "")
         points = Difference(100 * test.mean, 100 * test.low, 100 * test.high, test.p)
-        return self.describe(comparison, 100 * float(mine[chosen].mean()), other, points, note)
+        found = Evidence(100 * float(mine[chosen].mean()), other, note, points)
+        return self.describe(comparison, found)
 
     def _sample(self, number: Number) -> tuple[np.ndarray, np.ndarray]:
         """A number image by image, and which images count; both by seed."""
@@ -122,7 +123,7 @@ class Measured(Source):
         mine = float(np.mean(self._values_of(one)))
         other = float(np.mean(self._values_of(rival))) if isinstance(rival, Number) else rival
         note = f"{UNITS[self._cells[one][0].formula.parts[0]]}, without an interval"
-        return self.describe(comparison, mine, other, note=note)
+        return self.describe(comparison, Evidence(mine, other, note))
 
     def _deviation(self, comparison: Comparison) -> Evidence:
         number, limit = comparison.one, comparison.other
@@ -134,7 +135,7 @@ class Measured(Source):
         found = deviation_test(values, limit)
         note = f", {len(values)} seeds, found {found.total:.2f} of which {values.shape[1]} images "
         note += f"explain {found.of_images:.2f}"
-        return self.describe(comparison, found.of_seeds, limit, found.test, note)
+        return self.describe(comparison, Evidence(found.of_seeds, limit, note, found.test))
 
     def doubts(self, numbers: Iterable[Number]) -> str:
         """Which of these numbers a failed trust check touches."""
