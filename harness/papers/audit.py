@@ -6,9 +6,8 @@ statements.csv would be found too. They do not say who is wrong, and they allow 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
-from typing import Any
 
 import pandas as pd
 
@@ -54,16 +53,14 @@ def rows_that_differ(papers: Papers) -> Iterator[Finding]:
 
 def outliers(papers: Papers) -> Iterator[Finding]:
     """Gaps far from those of the table's other rows: PGD to AutoAttack, one network to another."""
-    for _, table in papers.rows.groupby(ROW[:-1]):
+    for where, table in papers.rows.groupby(ROW[:-1]):
         for pair in (("PGD20", "AA"), ("PGD20_inf", "AA_inf"), ("PGD20_2", "AA_2")):
             if set(pair) <= set(table):
-                yield from (Finding(_place(i), text) for i, text in _far_apart(table, *pair))
-    for where, table in papers.values.groupby(ROW[:3]):
-        for metric, part in table.groupby("metric"):
-            archs = part.pivot_table(index="method", columns="arch", values="value").dropna()
-            if archs.shape[1] == 2:
-                for method, text in _far_apart(archs, *archs.columns):
-                    yield Finding(_place((*where, method)), f"{metric}: {text}")
+                yield from _far_apart(where, table.droplevel(ROW[:-1]), pair)
+    for (*where, metric), part in papers.values.groupby([*ROW[:3], "metric"]):
+        archs = part.pivot_table(index="method", columns="arch", values="value").dropna()
+        if archs.shape[1] == 2:
+            yield from _far_apart(where, archs, archs.columns, about=f"{metric}: ")
 
 
 def far_out_of_distribution(papers: Papers) -> Iterator[Finding]:
@@ -75,18 +72,21 @@ def far_out_of_distribution(papers: Papers) -> Iterator[Finding]:
         document, _, dataset, arch = where
         known = natural.get((document, dataset.rpartition("-")[0], arch), pd.Series(dtype=float))
         both = {"NAT": known, dataset: part.set_index("method").value}
-        for method, text in _far_apart(pd.DataFrame(both).dropna(), "NAT", dataset):
-            yield Finding(_place((*where, method)), text)
+        yield from _far_apart(where, pd.DataFrame(both).dropna(), ("NAT", dataset))
 
 
-def _far_apart(table: pd.DataFrame, one: str, other: str) -> Iterator[tuple[Any, str]]:
-    """Rows whose gap between two columns is far from the other rows' gaps."""
+def _far_apart(
+    where: Iterable[str], table: pd.DataFrame, pair: Iterable[str], about: str = ""
+) -> Iterator[Finding]:
+    """Methods whose gap between two columns is far from the other methods' gaps."""
+    one, other = pair
     gaps = (table[one] - table[other]).dropna()
     median = gaps.median()
     off = (gaps - median).abs()
-    for i in off[off > max(_FAR * off.median(), _LEAST)].index if len(gaps) >= 5 else ():
-        numbers = f"{one} {table.loc[i, one]:.2f}, {other} {table.loc[i, other]:.2f}"
-        yield i, f"{numbers}, gap {gaps[i]:.2f}; the median gap is {median:.2f}"
+    for method in off[off > max(_FAR * off.median(), _LEAST)].index if len(gaps) >= 5 else ():
+        text = f"{one} {table.loc[method, one]:.2f}, {other} {table.loc[method, other]:.2f}, "
+        text += f"gap {gaps[method]:.2f}; the median gap is {median:.2f}"
+        yield Finding(_place((*where, method)), about + text)
 
 
 def rows_that_share_numbers(papers: Papers) -> Iterator[Finding]:
@@ -103,10 +103,8 @@ def rows_that_share_numbers(papers: Papers) -> Iterator[Finding]:
     for (*place, one, other), (numbers, names) in most_first:
         where = f"{' / '.join(sorted(names))}: {', '.join(place)}, {one} and {other}"
         text = ", ".join(f"{metric} {number:.2f}" for metric, number in numbers.items())
-        known = "; the text says that they are one model" * experiments.same_model(
-            papers, one, other
-        )
-        yield Finding(where, text + known)
+        known = experiments.same_model(papers, one, other)
+        yield Finding(where, text + "; the text says that they are one model" * known)
     yield from _by_chance(papers)
 
 
@@ -119,10 +117,8 @@ def _by_chance(papers: Papers) -> Iterator[Finding]:
         equal += sum(gap < ROUNDING for gap in gaps)
         close += sum(ROUNDING <= gap < 1 for gap in gaps)
     if equal:
-        text = f"{equal} pairs of rows are equal in a column"
-        yield Finding(
-            "all columns of all tables", f"{text}; about {close / 200:.1f} would be by chance"
-        )
+        text = f"{equal} pairs of rows are equal in a column; about {close / 200:.1f} would be "
+        yield Finding("all columns of all tables", text + "by chance")
 
 
 RULES: dict[str, Callable[[Papers], Iterator[Finding]]] = {

@@ -44,10 +44,11 @@ class Measured(Source):
         super().__init__(plan)
         self.plan, self.results = plan, results
         self._cells = planned_cells(plan, numbers)
-        self._checks = {  # of the artefacts that are built: artefact -> run -> its checks
-            name: read_checks(plan, name, reports)
+        self._failed = {  # (artefact, run) -> failed trust checks; of artefacts that are built
+            (name, run): [check for check in about["checks"] if not check.ok]
             for name in {number.artefact for number in self._cells} & plan.artefacts.keys()
             if checks_path(reports, plan, name).exists()
+            for run, about in read_checks(plan, name, reports).items()
         }
         self._values: dict[tuple[str, Cell], np.ndarray] = {}  # (run, cell) -> image by image
         self._labels: dict[str, dict[str, np.ndarray]] = {}  # run -> data set -> classes
@@ -60,8 +61,8 @@ class Measured(Source):
 
     def _built(self, number: Number) -> list[tuple[str, Cell]]:
         """The runs and cells behind a number, of an artefact that is built."""
-        runs = self._checks.get(number.artefact, {})
-        return [(run, cell) for cell in self._cells[number] for run in cell.runs if run in runs]
+        pairs = [(run, cell) for cell in self._cells[number] for run in cell.runs]
+        return [pair for pair in pairs if (number.artefact, pair[0]) in self._failed]
 
     def __call__(self, comparison: Comparison) -> Evidence:
         one, relation = comparison.one, comparison.relation
@@ -139,20 +140,19 @@ class Measured(Source):
 
     def doubts(self, numbers: Iterable[Number]) -> str:
         """Which of these numbers a failed trust check touches."""
-        failed = [names for names in map(self._failed, numbers) if names]
+        failed = [names for names in map(self._touching, numbers) if names]
         if not failed:
             return ""
         names = ", ".join(sorted(set.union(*failed)))
         return f" ‡ {len(failed)} of its numbers are touched by a failed trust check ({names})"
 
-    def _failed(self, number: Number) -> set[str]:
-        checks = self._checks.get(number.artefact, {})
+    def _touching(self, number: Number) -> set[str]:
         return {
             check.name
             for run, cell in self._built(number)
             if (run, cell) in self._values and cell.formula.op != "measured"
-            for check in checks[run]["checks"]
-            if not check.ok and check.touches(cell.meaning)
+            for check in self._failed[number.artefact, run]
+            if check.touches(cell.meaning)
         }
 
     def _read(self, run: str, cells: list[Cell]) -> None:

@@ -77,8 +77,7 @@ def _harder(statement: Statement, column: Any) -> list[Tree]:
     number, easier = statement.number, statement.known(statement.entry["than"])
     return [
         Comparison(number(method, column, some), number(method, column, easier), "below")
-        for method in statement.entry["methods"]
-        for some in statement.class_sets("harder")
+        for method, some in product(statement.entry["methods"], statement.class_sets("harder"))
     ]
 
 
@@ -95,13 +94,11 @@ def _limit(statement: Statement, column: Any) -> list[Tree]:
         "rivals": tuple(entry.get("rivals", ())),
         "wrong_by": entry.get("where_wrong", ""),
     }
-    numbers = [
-        statement.number(method, column, some, **how)
-        for method in entry["methods"]
-        for some in statement.class_sets("classes")
+    limit = float(entry[key]), _LIMITS[key], entry.get("tolerance", 0.0)
+    return [
+        Comparison(statement.number(method, column, some, **how), *limit)
+        for method, some in product(entry["methods"], statement.class_sets("classes"))
     ]
-    limit, tolerance = float(entry[key]), entry.get("tolerance", 0.0)
-    return [Comparison(number, limit, _LIMITS[key], tolerance) for number in numbers]
 
 
 def _only(statement: Statement) -> Tree:
