@@ -12,9 +12,9 @@ In statements.csv `;` separates several names; all of them are meant. An empty f
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 
 import pandas as pd
 
@@ -83,13 +83,9 @@ def matching(patterns: str, names: list[str], without: str = "") -> list[str]:
     """The names that patterns such as `*;-generalist*` match, in their own order."""
     wanted = [part for part in split(patterns) if not part.startswith("-")] or ["*"]
     excluded = [part[1:] for part in split(patterns) if part.startswith("-")]
-    return [
-        name
-        for name in names
-        if any(fnmatch(name, pattern) for pattern in wanted)
-        and not any(fnmatch(name, pattern) for pattern in excluded)
-        and name != without
-    ]
+    kept = {name for pattern in wanted for name in fnmatch.filter(names, pattern)}
+    kept -= {without, *(name for pattern in excluded for name in fnmatch.filter(names, pattern))}
+    return [name for name in names if name in kept]
 
 
 def differing(one: Numbers, other: Numbers) -> str:

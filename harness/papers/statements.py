@@ -151,9 +151,8 @@ def _text(line: Any, numbers: Numbers, against: dict[Comparison, Evidence]) -> s
     """What contradicts a line in one column."""
     if not against:
         return ""
-    if line.relation in _TEXTS:
-        texts = [_TEXTS[line.relation].format(c.one.method, e.one) for c, e in against.items()]
-        return "; ".join(texts)
+    if text := _TEXTS.get(line.relation):
+        return "; ".join(text.format(c.one.method, found.one) for c, found in against.items())
     row = {name: f"{name} {number:.2f}" for name, number in numbers.items()}
     if line.relation == "top two":
         top = sorted(numbers, key=lambda name: -numbers[name])[:2]
