@@ -6,31 +6,14 @@ statements.csv would be found too. They do not say who is wrong, and they allow 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
-from typing import Any
 
 import pandas as pd
 
 from harness.core.files import write_whole
-from harness.papers.experiments import (
-    methods_without_a_row,
-    rows_of_others,
-    rows_said_to_be_one,
-    same_model,
-    settings_that_differ,
-)
-from harness.papers.published import (
-    PUBLISHED,
-    ROUNDING,
-    ROW,
-    Finding,
-    Numbers,
-    Papers,
-    differing,
-    side_by_side,
-)
-from harness.papers.statements import comparisons_in_prose, numbers_in_prose
+from harness.papers import experiments, statements
+from harness.papers.published import PUBLISHED, ROUNDING, ROW, Finding, Papers, differing
 
 COMPONENTS = ["APGD_ce", "APGD_t", "FAB_t", "Square"]
 _FAR = 8.0  # in median absolute deviations
@@ -56,8 +39,7 @@ def union_is_not_the_mean(papers: Papers) -> Iterator[Finding]:
     for index, row in papers.rows.dropna(subset=["Union"]).iterrows():
         mean = (row["AA_inf"] + row["AA_2"]) / 2
         if abs(row["Union"] - mean) > ROUNDING:
-            text = f"Union {row['Union']:.2f}, the mean is {mean:.3f}"
-            yield Finding(_place(index), text)
+            yield Finding(_place(index), f"Union {row['Union']:.2f}, the mean is {mean:.3f}")
 
 
 def rows_that_differ(papers: Papers) -> Iterator[Finding]:
@@ -66,24 +48,19 @@ def rows_that_differ(papers: Papers) -> Iterator[Finding]:
         for (one, mine), (other, theirs) in combinations(tables.items(), 2):
             differ = differing(mine, theirs)
             if differ:
-                permuted = sorted(mine[n] for n in differ) == sorted(theirs[n] for n in differ)
-                text = side_by_side(differ, mine, theirs)
-                text += " (the same numbers, permuted)" if permuted and len(differ) > 1 else ""
-                yield Finding(f"{one} / {other}: {', '.join(key)}", text)
+                yield Finding(f"{one} / {other}: {', '.join(key)}", differ)
 
 
 def outliers(papers: Papers) -> Iterator[Finding]:
     """Gaps far from those of the table's other rows: PGD to AutoAttack, one network to another."""
-    for _, table in papers.rows.groupby(ROW[:-1]):
+    for where, table in papers.rows.groupby(ROW[:-1]):
         for pair in (("PGD20", "AA"), ("PGD20_inf", "AA_inf"), ("PGD20_2", "AA_2")):
             if set(pair) <= set(table):
-                yield from (Finding(_place(i), text) for i, text in _far_apart(table, *pair))
-    for where, table in papers.values.groupby(ROW[:3]):
-        for metric, part in table.groupby("metric"):
-            archs = part.pivot_table(index="method", columns="arch", values="value").dropna()
-            if archs.shape[1] == 2:
-                for method, text in _far_apart(archs, *archs.columns):
-                    yield Finding(_place((*where, method)), f"{metric}: {text}")
+                yield from _far_apart(where, table.droplevel(ROW[:-1]), pair)
+    for (*where, metric), part in papers.values.groupby([*ROW[:3], "metric"]):
+        archs = part.pivot_table(index="method", columns="arch", values="value").dropna()
+        if archs.shape[1] == 2:
+            yield from _far_apart(where, archs, archs.columns, about=f"{metric}: ")
 
 
 def far_out_of_distribution(papers: Papers) -> Iterator[Finding]:
@@ -95,23 +72,26 @@ def far_out_of_distribution(papers: Papers) -> Iterator[Finding]:
         document, _, dataset, arch = where
         known = natural.get((document, dataset.rpartition("-")[0], arch), pd.Series(dtype=float))
         both = {"NAT": known, dataset: part.set_index("method").value}
-        for method, text in _far_apart(pd.DataFrame(both).dropna(), "NAT", dataset):
-            yield Finding(_place((*where, method)), text)
+        yield from _far_apart(where, pd.DataFrame(both).dropna(), ("NAT", dataset))
 
 
-def _far_apart(table: pd.DataFrame, one: str, other: str) -> Iterator[tuple[Any, str]]:
-    """Rows whose gap between two columns is far from the other rows' gaps."""
+def _far_apart(
+    where: Iterable[str], table: pd.DataFrame, pair: Iterable[str], about: str = ""
+) -> Iterator[Finding]:
+    """Methods whose gap between two columns is far from the other methods' gaps."""
+    one, other = pair
     gaps = (table[one] - table[other]).dropna()
     median = gaps.median()
     off = (gaps - median).abs()
-    for i in off[off > max(_FAR * off.median(), _LEAST)].index if len(gaps) >= 5 else ():
-        numbers = f"{one} {table.loc[i, one]:.2f}, {other} {table.loc[i, other]:.2f}"
-        yield i, f"{numbers}, gap {gaps[i]:.2f}; the median gap is {median:.2f}"
+    for method in off[off > max(_FAR * off.median(), _LEAST)].index if len(gaps) >= 5 else ():
+        text = f"{one} {table.loc[method, one]:.2f}, {other} {table.loc[method, other]:.2f}, "
+        text += f"gap {gaps[method]:.2f}; the median gap is {median:.2f}"
+        yield Finding(_place((*where, method)), about + text)
 
 
 def rows_that_share_numbers(papers: Papers) -> Iterator[Finding]:
     """Two methods on the same data set with the same network have an equal number in a column."""
-    shared: dict[tuple, tuple[Numbers, set[str]]] = {}  # -> equal numbers, tables
+    shared: dict[tuple, tuple[dict[str, float], set[str]]] = {}  # -> equal numbers, tables
     rows = [(*key, *row) for key, tables in papers.by_row.items() for row in tables.items()]
     for (*place, one, table, mine), (*elsewhere, other, second, theirs) in combinations(rows, 2):
         equal = {m: n for m, n in mine.items() if n and theirs.get(m) == n}
@@ -119,32 +99,26 @@ def rows_that_share_numbers(papers: Papers) -> Iterator[Finding]:
             numbers, tables = shared.setdefault((*place, *sorted((one, other))), ({}, set()))
             numbers.update(equal)
             tables.update((table, second))
-    for (*place, one, other), (numbers, names) in sorted(
-        shared.items(), key=lambda pair: -len(pair[1][0])
-    ):
+    most_first = sorted(shared.items(), key=lambda pair: -len(pair[1][0]))
+    for (*place, one, other), (numbers, names) in most_first:
         where = f"{' / '.join(sorted(names))}: {', '.join(place)}, {one} and {other}"
         text = ", ".join(f"{metric} {number:.2f}" for metric, number in numbers.items())
-        known = "; the text says that they are one model" * same_model(papers, one, other)
-        yield Finding(where, text + known)
+        known = experiments.same_model(papers, one, other)
+        yield Finding(where, text + "; the text says that they are one model" * known)
     yield from _by_chance(papers)
 
 
 def _by_chance(papers: Papers) -> Iterator[Finding]:
-    """Equal pairs within one column, and how many to expect by chance.
-
-    Expected from the pairs that are less than a point apart, above or below: a window of 200 steps of
-    0.01, of which equality is one.
-    """
+    """Equal pairs within one column, and how many to expect by chance: from the pairs less than a point
+    apart, above or below, a window of 200 steps of 0.01, of which equality is one."""
     equal = close = 0
     for _, column in papers.values[papers.values.value > 0].groupby([*ROW[:-1], "metric"]):
         gaps = [abs(one - other) for one, other in combinations(column.value, 2)]
         equal += sum(gap < ROUNDING for gap in gaps)
         close += sum(ROUNDING <= gap < 1 for gap in gaps)
-    text = (
-        f"{equal} pairs of rows are equal in a column; about {close / 200:.1f} would be by chance"
-    )
     if equal:
-        yield Finding("all columns of all tables", text)
+        text = f"{equal} pairs of rows are equal in a column; about {close / 200:.1f} would be "
+        yield Finding("all columns of all tables", text + "by chance")
 
 
 RULES: dict[str, Callable[[Papers], Iterator[Finding]]] = {
@@ -154,12 +128,12 @@ RULES: dict[str, Callable[[Papers], Iterator[Finding]]] = {
     "Far from the other rows": outliers,
     "Far from the other rows out of distribution": far_out_of_distribution,
     "Different methods, the same numbers": rows_that_share_numbers,
-    "A number in the text that the table does not have": numbers_in_prose,
-    "A comparison in the text that the tables contradict": comparisons_in_prose,
-    "One experiment, two settings": settings_that_differ,
-    "Rows that are one model, other numbers": rows_said_to_be_one,
-    "Methods in the text, rows in the tables": methods_without_a_row,
-    "Rows that are somebody else's": rows_of_others,
+    "A number in the text that the table does not have": statements.numbers_in_prose,
+    "A comparison in the text that the tables contradict": statements.comparisons_in_prose,
+    "One experiment, two settings": experiments.settings_that_differ,
+    "Rows that are one model, other numbers": experiments.rows_said_to_be_one,
+    "Methods in the text, rows in the tables": experiments.methods_without_a_row,
+    "Rows that are somebody else's": experiments.rows_of_others,
 }
 
 
@@ -175,7 +149,7 @@ def audit(papers: Papers) -> str:
     ]
     for title, rule in RULES.items():
         findings = list(rule(papers))
-        lines += ["", f"## {title} ({len(findings)})", "", f"{(rule.__doc__ or '').strip()}", ""]
+        lines += ["", f"## {title} ({len(findings)})", "", f"{rule.__doc__}", ""]
         lines += ["| where | found |", "|---|---|"]
         lines += [f"| {finding.where} | {finding.found} |" for finding in findings]
     return "\n".join(lines) + "\n"

@@ -28,6 +28,8 @@ from harness.papers.published import Papers
 from harness.papers.relations import Statement, tree
 from harness.papers.verdicts import LEVEL, Verdict
 
+Entry = Mapping[str, Any]  # of config/claims.yaml
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -52,7 +54,7 @@ def read(plan: Plan, path: Path | None = None) -> list[Claim]:
     return parse(read_claims(path), plan)
 
 
-def parse(content: Mapping[str, Any], plan: Plan) -> list[Claim]:
+def parse(content: Entry, plan: Plan) -> list[Claim]:
     """The claims of a claims.yaml. Patterns mean the rows that the grid has."""
     claims = []
     for entry in content["claims"]:
@@ -61,9 +63,7 @@ def parse(content: Mapping[str, Any], plan: Plan) -> list[Claim]:
     return claims
 
 
-def _statements(
-    entry: Mapping[str, Any], content: Mapping[str, Any], plan: Plan
-) -> Iterator[Statement]:
+def _statements(entry: Entry, content: Entry, plan: Plan) -> Iterator[Statement]:
     """An entry in each of its places, with its methods by name."""
     places = entry["in"]
     if isinstance(places, str):
@@ -72,29 +72,24 @@ def _statements(
         places = content["places"][places]
     for place in places:
         artefact, dataset, _ = place.split("/")
+        groups, rows = content["groups"], plan.rows_of(artefact)
         names = {k: entry[k] for k in ("better", "methods", "peak") if k in entry}
-        named = {key: _methods(some, artefact, content, plan) for key, some in names.items()}
+        named = {key: _methods(some, groups, rows) for key, some in names.items()}
         if "than" in entry:
-            without = named.get("better", [entry.get("only", "")])
-            named["than"] = _methods(entry["than"], artefact, content, plan, without)
+            own = named.get("better", [entry.get("only")])
+            others = [name for name in rows if name not in own]
+            named["than"] = _methods(entry["than"], groups, others)
         classes = plan.grid["datasets"].get(dataset, {}).get("classes", ())
         yield Statement({**entry, **named}, place, tuple(classes))
 
 
-def _methods(
-    written: str | list[str],
-    artefact: str,
-    content: Mapping[str, Any],
-    plan: Plan,
-    without: Iterable[str] = (),
-) -> list[str]:
+def _methods(written: str | list[str], groups: Entry, rows: list[str]) -> list[str]:
     """The methods that a list, a group, a pattern or a single name means."""
     if isinstance(written, list):
         return written
     if "*" not in written:
-        return content["groups"].get(written, [written])
-    found = [name for name in plan.rows_of(artefact) if fnmatchcase(name, written)]
-    return [name for name in found if name not in without] or [written]
+        return groups.get(written, [written])
+    return [name for name in rows if fnmatchcase(name, written)] or [written]
 
 
 def runs(plan: Plan, claims: list[Claim]) -> list[str]:

@@ -7,7 +7,7 @@ the evidence for a comparison: the papers' printed numbers (printed.py) or our r
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.core.statistics import Difference
 from harness.grid.plan import Plan
@@ -53,6 +53,10 @@ class Number:
         methods = [name for name in (self.method, *self.rivals, self.wrong_by) if name]
         place = (self.artefact, self.dataset, self.network)
         return [Number(*place, method, self.columns) for method in methods]
+
+    def computed(self, accuracies: list[float]) -> float:
+        """The quantity, from the numbers of its `accuracies`."""
+        return QUANTITIES[self.quantity](accuracies[0], accuracies[1:])
 
     def absent(self, keys: Collection[tuple]) -> str:
         """The first of its names that no key of a table has, or the number as a whole."""
@@ -119,7 +123,7 @@ class Evidence:
 
     one: float
     other: float
-    text: str
+    text: str = ""
     test: Difference | None = None
 
 
@@ -149,16 +153,10 @@ class Source:
         text += f" on {', '.join(number.classes)}" if number.classes else ""
         return text + (f" where {self.label(number.wrong_by)} is wrong" if number.wrong_by else "")
 
-    def describe(
-        self,
-        comparison: Comparison,
-        one: float,
-        other: float,
-        test: Difference | None = None,
-        note: str = "",
-    ) -> Evidence:
-        """Evidence in words: both numbers, their difference, its interval. All in percent."""
+    def describe(self, comparison: Comparison, found: Evidence) -> Evidence:
+        """Evidence in words, in percent: both numbers, their difference, its interval, its own text."""
         number, rival = comparison.one, comparison.other
+        one, other, test = found.one, found.other, found.test
         text = f"{number.column}, {number.dataset}, {number.network}: "
         text += f"{self.subject(number)} {one:.2f}"
         if isinstance(rival, Number):
@@ -167,4 +165,4 @@ class Source:
         else:
             text += f" [{test.low + other:.2f}, {test.high + other:.2f}]" if test else ""
             text += f", claimed {'above' if comparison.relation == 'above' else 'below'} {other:g}"
-        return Evidence(one, other, text + note, test)
+        return replace(found, text=text + found.text)

@@ -6,28 +6,29 @@ Settings, rows that are one model, methods that have a row, models that were tra
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from typing import Any
 
 import pandas as pd
 
-from harness.papers.published import Finding, Papers, differing, matching, side_by_side, split
+from harness.papers.published import Finding, Papers, differing, matching, split
 from harness.papers.statements import lines, source_of
+
+_SCOPE = ("dataset", "network", "method")  # the fields that say what a setting is of
 
 
 def rows_said_to_be_one(papers: Papers) -> Iterator[Finding]:
     """Two rows of which the text says that they are one model must have the same numbers."""
     by_row = papers.by_row
     for line in lines(papers, {"same row"}):
+        where = f"{source_of(line)} ({line.artefact.replace(';', ' / ')})"
         tables = [f"{line.document} {name}" for name in split(line.artefact)]
-        for (dataset, arch, method), own in by_row.items():
-            same = by_row.get((dataset, arch, line.than), {}) if method == line.method else {}
+        for (*place, method), own in by_row.items():
+            same = by_row.get((*place, line.than), {}) if method == line.method else {}
             for one, other in permutations(tables, 2):
                 differ = differing(own.get(one, {}), same.get(other, {}))
                 if differ:
-                    where = f"{source_of(line)} ({line.artefact.replace(';', ' / ')})"
-                    text = side_by_side(sorted(differ), own[one], same[other])
-                    yield Finding(where, text)
+                    yield Finding(where, differ)
 
 
 def same_model(papers: Papers, one: str, other: str) -> bool:
@@ -47,9 +48,9 @@ def methods_without_a_row(papers: Papers) -> Iterator[Finding]:
         named, excepted = set(split(line.method)), set(matching(line.than, list(rows)))
         missing, extra = sorted(named - rows), sorted(rows - named - excepted)
         if missing or extra:
-            text = f"in the text only: {', '.join(missing) or 'none'}; "
-            text += f"in the tables only: {', '.join(extra) or 'none'}"
-            yield Finding(source_of(line), text)
+            text, tables = (", ".join(names) or "none" for names in (missing, extra))
+            found = f"in the text only: {text}; in the tables only: {tables}"
+            yield Finding(source_of(line), found)
 
 
 def rows_of_others(papers: Papers) -> Iterator[Finding]:
@@ -73,9 +74,8 @@ def settings_that_differ(papers: Papers) -> Iterator[Finding]:
     for one, other in combinations(settings, 2):
         if one.metric != other.metric or one.value == other.value or not _overlap(one, other):
             continue
-        where = f"{one.document}, {one.place} / {other.document}, {other.place}: {one.metric}"
-        scope = one.dataset and other.dataset and _common(one.dataset, other.dataset)
-        where += f", {', '.join(scope)}" if scope else ""
+        scope = ", ".join([one.metric, *_common(one.dataset, other.dataset)])
+        where = f"{one.document}, {one.place} / {other.document}, {other.place}: {scope}"
         text = f"{one.value} / {other.value}"
         if one.document != other.document:
             same = _identical_rows(one, other, papers)
@@ -101,25 +101,20 @@ def _common(one: str, other: str) -> list[str]:
 
 
 def _overlap(one: Any, other: Any) -> bool:
-    fields = [(getattr(one, n), getattr(other, n)) for n in ("dataset", "network", "method")]
+    fields = [(getattr(one, name), getattr(other, name)) for name in _SCOPE]
     return all(not a or not b or _common(a, b) for a, b in fields)
 
 
 def _identical_rows(one: Any, other: Any, papers: Papers) -> int:
     """How many rows that both settings are about are printed in both documents with equal numbers."""
+    wanted = [(place, getattr(line, n)) for line in (one, other) for place, n in enumerate(_SCOPE)]
     count = 0
-    for (dataset, network, method), tables in papers.by_row.items():
-        if all(
-            (not line.dataset or dataset in split(line.dataset))
-            and (not line.network or network in split(line.network))
-            and matching(line.method, [method])
-            for line in (one, other)
-        ):
+    for row, tables in papers.by_row.items():
+        if all(matching(names, [row[place]]) for place, names in wanted):
             mine, theirs = (
-                [numbers for table, numbers in tables.items() if table.split()[0] == line.document]
-                for line in (one, other)
+                [numbers for table, numbers in tables.items() if table.split()[0] == document]
+                for document in (one.document, other.document)
             )
-            count += any(
-                len(a.keys() & b.keys()) > 1 and not differing(a, b) for a in mine for b in theirs
-            )
+            pairs = product(mine, theirs)
+            count += any(len(a.keys() & b.keys()) > 1 and not differing(a, b) for a, b in pairs)
     return count

@@ -7,7 +7,6 @@ that begin so, what is `Certain:`, what is a `Guess:`, what a `Deviation:`, and 
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from pathlib import Path
@@ -34,8 +33,7 @@ def parts(docstring: str) -> dict[str, str]:
 def fidelity(grid: dict[str, Any]) -> str:
     lines = Path(__file__).with_suffix(".md").read_text().splitlines()
     for name, cls in registry(grid["registry"]).items():
-        module = inspect.getmodule(cls)
-        about = parts((module.__doc__ or "") if module else "")
+        about = parts(sys.modules[cls.__module__].__doc__ or "")
         presets = [preset for preset, entry in grid["presets"].items() if name in entry]
         recipes = ", ".join(["unified", *presets])
         cells = [about.get(part, "").replace("|", "\\|") or "-" for part in ("paper", *_PARTS)]

@@ -7,15 +7,8 @@ import pandas as pd
 
 from harness.core.config import merged
 from harness.grid.plan import Plan
-from harness.papers.comparisons import (
-    QUANTITIES,
-    Comparison,
-    Evidence,
-    MissingError,
-    Number,
-    Source,
-)
-from harness.papers.published import KEYS, printed
+from harness.papers.comparisons import Comparison, Evidence, MissingError, Number, Source
+from harness.papers.published import KEYS, NUMBERS, printed, printed_table
 
 Table = dict[tuple, float]  # by data set, network, method and column
 
@@ -34,7 +27,7 @@ class Printed(Source):
     def __call__(self, comparison: Comparison) -> Evidence:
         one, rival = self._number(comparison.one), comparison.other
         other = self._number(rival) if isinstance(rival, Number) else rival
-        return self.describe(comparison, one, other)
+        return self.describe(comparison, Evidence(one, other))
 
     def _number(self, number: Number) -> float:
         if number.artefact not in self._tables:
@@ -54,7 +47,7 @@ class Printed(Source):
                 reason = f"{number.artefact} in values.csv has no{' deviation of' * deviation}"
                 raise MissingError(reason, part.absent(found))
             means.append(float(np.mean([found[*part.row, column] for column in number.columns])))
-        return QUANTITIES[number.quantity](means[0], means[1:])
+        return number.computed(means)
 
     def _read(self, artefact: str) -> dict[str, Table]:
         """Numbers and deviations. A scale may leave out what the papers print, so the grid counts."""
@@ -66,9 +59,6 @@ class Printed(Source):
             renamed = entry.get("published_rows", {})
             rows = printed(entry.get("published", artefact), renamed, columns, self.plan)
         else:
-            document, _, name = artefact.partition("_")
-            rows = self.values[(self.values.document == document) & (self.values.artefact == name)]
-            names = {"arch": "network", "metric": "column"}
-            rows = rows.rename(columns=names | {"value": "published", "std": "published_std"})
-        kinds = rows.set_index(KEYS)[["published", "published_std"]]
+            rows = printed_table(self.values, artefact)
+        kinds = rows.set_index(KEYS)[NUMBERS]
         return {kind: kinds[kind].dropna().to_dict() for kind in kinds}

@@ -12,9 +12,9 @@ In statements.csv `;` separates several names; all of them are meant. An empty f
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 
 import pandas as pd
 
@@ -24,6 +24,8 @@ from harness.grid.plan import Plan
 
 PUBLISHED = ROOT / "reports" / "published"
 ROW = ["document", "artefact", "dataset", "arch", "method"]
+KEYS, NUMBERS = ["dataset", "network", "method", "column"], ["published", "published_std"]
+_OURS = {"arch": "network", "metric": "column", "value": NUMBERS[0], "std": NUMBERS[1]}
 ROUNDING = 0.0051  # two printed numbers that differ by less may be the same one
 SAME = {"PGD20_inf": "PGD20", "AA_inf": "AA", "APGD": "APGD_ce"}  # other names of one number
 
@@ -49,13 +51,12 @@ class Papers:
     @classmethod
     def read(cls) -> Papers:
         statements = pd.read_csv(PUBLISHED / "statements.csv", dtype=str, keep_default_na=False)
-        names = [*statements.columns.drop("document")]
-        each = statements.assign(document=statements.document.str.split(";")).explode("document")
-        return cls(
-            pd.read_csv(PUBLISHED / "values.csv"),
-            each[["document", *names]].reset_index(drop=True),
-            pd.read_csv(PUBLISHED / "robustbench.csv"),
+        each = statements.assign(document=statements.document.str.split(";"))
+        each = each.explode("document", ignore_index=True)
+        values, leaderboard = (
+            pd.read_csv(PUBLISHED / f"{n}.csv") for n in ("values", "robustbench")
         )
+        return cls(values, each, leaderboard)
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -82,26 +83,26 @@ def matching(patterns: str, names: list[str], without: str = "") -> list[str]:
     """The names that patterns such as `*;-generalist*` match, in their own order."""
     wanted = [part for part in split(patterns) if not part.startswith("-")] or ["*"]
     excluded = [part[1:] for part in split(patterns) if part.startswith("-")]
-    return [
-        name
-        for name in names
-        if any(fnmatch(name, pattern) for pattern in wanted)
-        and not any(fnmatch(name, pattern) for pattern in excluded)
-        and name != without
-    ]
+    kept = {name for pattern in wanted for name in fnmatch.filter(names, pattern)}
+    kept -= {without, *(name for pattern in excluded for name in fnmatch.filter(names, pattern))}
+    return [name for name in names if name in kept]
 
 
-def differing(one: Numbers, other: Numbers) -> list[str]:
-    """The metrics that both rows have with different numbers."""
-    shared = [name for name in one if name in other]
-    return [name for name in shared if abs(one[name] - other[name]) > ROUNDING]
+def differing(one: Numbers, other: Numbers) -> str:
+    """The numbers that two rows have of the same metric and that differ, side by side."""
+    shared = {name: (one[name], other[name]) for name in one if name in other}
+    pairs = {name: (a, b) for name, (a, b) in shared.items() if abs(a - b) > ROUNDING}
+    text = ", ".join(f"{name} {a:.2f} / {b:.2f}" for name, (a, b) in pairs.items())
+    mine, theirs = ([pair[i] for pair in pairs.values()] for i in (0, 1))
+    permuted = len(pairs) > 1 and sorted(mine) == sorted(theirs)
+    return text + " (the same numbers, permuted)" * permuted
 
 
-def side_by_side(metrics: list[str], one: Numbers, other: Numbers) -> str:
-    return ", ".join(f"{name} {one[name]:.2f} / {other[name]:.2f}" for name in metrics)
-
-
-KEYS = ["dataset", "network", "method", "column"]
+def printed_table(values: pd.DataFrame, name: str) -> pd.DataFrame:
+    """One printed table, such as `cvpr23_table1a`, with our names of the fields."""
+    document, _, artefact = name.partition("_")
+    own = values[(values.document == document) & (values.artefact == artefact)]
+    return own.rename(columns=_OURS)
 
 
 def published(artefact: Artefact, plan: Plan) -> pd.DataFrame:
@@ -119,18 +120,15 @@ def printed(
     """
     everything, found = pd.read_csv(PUBLISHED / "values.csv"), []
     for source in [sources] if isinstance(sources, str) else sources:
-        document, _, name = source.partition("_")
-        own = everything[(everything.document == document) & (everything.artefact == name)]
+        own = printed_table(everything, source)
         found.append(own[~own.method.isin(rows)])
         found += [own[own.method == theirs].assign(method=ours) for ours, theirs in rows.items()]
     values = pd.concat(found)
     parts = []
     for column in columns:
         entry = plan.columns.column(column)
-        own = values[values.metric == entry.get("published", column)].assign(column=column)
+        own = values[values.column == entry.get("published", column)].assign(column=column)
         suffix = f"-{entry['corrupted']}" if entry.get("published") and "corrupted" in entry else ""
         own = own[own.dataset.str.endswith(suffix)] if suffix else own
         parts.append(own.assign(dataset=own.dataset.str.removesuffix(suffix)))
-    names = {"arch": "network", "value": "published", "std": "published_std"}
-    table = pd.concat(parts).rename(columns=names)[[*KEYS, "published", "published_std"]]
-    return table.drop_duplicates(KEYS)
+    return pd.concat(parts)[[*KEYS, *NUMBERS]].drop_duplicates(KEYS)

@@ -22,9 +22,7 @@ class Statement:
     place: str  # artefact/data set/network
     classes: tuple[str, ...] = ()  # of the data set
 
-    def number(
-        self, method: str, column: str | list[str], classes: tuple[str, ...] = (), **how: Any
-    ) -> Number:
+    def number(self, method: str, column: Any, classes: tuple[str, ...] = (), **how: Any) -> Number:
         columns = (column,) if isinstance(column, str) else tuple(column)
         artefact, dataset, network = self.place.split("/")
         return Number(artefact, dataset, network, method, columns, classes, **how)
@@ -48,27 +46,21 @@ class Statement:
 
 
 def _better(statement: Statement, column: Any) -> list[Tree]:
-    pairs = product(statement.entry["better"], statement.entry["than"])
-    if "most_in" not in statement.entry:
-        return _pairs(statement, column, pairs)
-    most_in = statement.known(statement.entry["most_in"])
+    """One row above another: on the same images, or by more on some classes than on the rest."""
+    entry, number, side = statement.entry, statement.number, statement.side
+    chain = entry.get("order")
+    pairs = pairwise(chain) if chain else product(entry["better"], entry["than"])
+    if "most_in" not in entry:
+        return [
+            Comparison(number(one, column, some), number(other, column, some), side)
+            for some, (one, other) in product(statement.class_sets("classes"), pairs)
+        ]
+    most_in = statement.known(entry["most_in"])
     rest = tuple(name for name in statement.classes if name not in most_in)
-
-    def lead(one: str, other: str, classes: tuple[str, ...]) -> Number:
-        return statement.number(one, column, classes, quantity="lead", rivals=(other,))
-
-    return [Comparison(lead(*p, most_in), lead(*p, rest), statement.side) for p in pairs]
-
-
-def _order(statement: Statement, column: Any) -> list[Tree]:
-    return _pairs(statement, column, pairwise(statement.entry["order"]))
-
-
-def _pairs(statement: Statement, column: Any, pairs: Iterable[tuple[str, str]]) -> list[Tree]:
-    number = statement.number
+    leads = [(one, {"quantity": "lead", "rivals": (other,)}) for one, other in pairs]
     return [
-        Comparison(number(one, column, some), number(other, column, some), statement.side)
-        for some, (one, other) in product(statement.class_sets("classes"), pairs)
+        Comparison(number(one, column, most_in, **how), number(one, column, rest, **how), side)
+        for one, how in leads
     ]
 
 
@@ -85,8 +77,7 @@ def _harder(statement: Statement, column: Any) -> list[Tree]:
     number, easier = statement.number, statement.known(statement.entry["than"])
     return [
         Comparison(number(method, column, some), number(method, column, easier), "below")
-        for method in statement.entry["methods"]
-        for some in statement.class_sets("harder")
+        for method, some in product(statement.entry["methods"], statement.class_sets("harder"))
     ]
 
 
@@ -103,13 +94,11 @@ def _limit(statement: Statement, column: Any) -> list[Tree]:
         "rivals": tuple(entry.get("rivals", ())),
         "wrong_by": entry.get("where_wrong", ""),
     }
-    numbers = [
-        statement.number(method, column, some, **how)
-        for method in entry["methods"]
-        for some in statement.class_sets("classes")
+    limit = float(entry[key]), _LIMITS[key], entry.get("tolerance", 0.0)
+    return [
+        Comparison(statement.number(method, column, some, **how), *limit)
+        for method, some in product(entry["methods"], statement.class_sets("classes"))
     ]
-    limit, tolerance = float(entry[key]), entry.get("tolerance", 0.0)
-    return [Comparison(number, limit, _LIMITS[key], tolerance) for number in numbers]
 
 
 def _only(statement: Statement) -> Tree:
@@ -127,8 +116,7 @@ def _only(statement: Statement) -> Tree:
 
 # The key of an entry -> its comparisons in one column.
 RELATIONS: dict[str, Callable[[Statement, Any], list[Tree]]] = {
-    "better": _better,
-    "order": _order,
+    **dict.fromkeys(("better", "order"), _better),
     "peak": _peak,
     "harder": _harder,
     **dict.fromkeys(_LIMITS, _limit),

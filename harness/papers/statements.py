@@ -17,15 +17,10 @@ from harness.papers.published import ROUNDING, Finding, Numbers, Papers, matchin
 from harness.papers.relations import Statement, tree
 from harness.papers.verdicts import Verdict
 
-# A relation of statements.csv -> the relation and the quantity of a statement.
-EQUALITIES = {
-    "=": ("equals", "accuracy"),
-    "error =": ("equals", "error"),
-    "best of these =": ("equals", "best"),
-    "leads by": ("equals", "lead"),
-    "cuts error by %": ("equals", "error cut"),
-}
-COMPARISONS = {
+# A relation of statements.csv -> the quantity that it says the number of.
+EQUALITIES = {"=": "accuracy", "error =": "error", "best of these =": "best", "leads by": "lead"}
+EQUALITIES |= {"cuts error by %": "error cut"}
+COMPARISONS = {  # -> the relation and the quantity of a statement
     "higher than": ("better", "accuracy"),
     "lower than": ("better", "accuracy"),
     "above": ("above", "accuracy"),
@@ -83,7 +78,7 @@ def _no_number(line: Any, found: str) -> Exception:
 def statement(line: Any, column: Column, method: str) -> Statement:
     """A line's statement about one method in one column."""
     place, metric, numbers = column
-    relation, quantity = {**EQUALITIES, **COMPARISONS}[line.relation]
+    relation, quantity = COMPARISONS.get(line.relation) or ("equals", EQUALITIES[line.relation])
     others = matching(line.than, list(numbers), without=method)
     entry: dict[str, Any] = {"columns": [metric], "than": others}
     if relation == "better":
@@ -127,7 +122,7 @@ def _whose(line: Any, numbers: Numbers) -> str:
     def fits(number: float) -> bool:
         return abs(number - float(line.value)) <= ROUNDING
 
-    _, quantity = EQUALITIES[line.relation]
+    quantity = EQUALITIES[line.relation]
     alone = numbers if quantity in _ALONE else {}
     rows = [method for method, own in alone.items() if fits(QUANTITIES[quantity](own, []))]
     if rows:
@@ -156,9 +151,8 @@ def _text(line: Any, numbers: Numbers, against: dict[Comparison, Evidence]) -> s
     """What contradicts a line in one column."""
     if not against:
         return ""
-    if line.relation in _TEXTS:
-        texts = [_TEXTS[line.relation].format(c.one.method, e.one) for c, e in against.items()]
-        return "; ".join(texts)
+    if text := _TEXTS.get(line.relation):
+        return "; ".join(text.format(c.one.method, found.one) for c, found in against.items())
     row = {name: f"{name} {number:.2f}" for name, number in numbers.items()}
     if line.relation == "top two":
         top = sorted(numbers, key=lambda name: -numbers[name])[:2]

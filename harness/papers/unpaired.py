@@ -25,9 +25,7 @@ def welch_test(one: np.ndarray, other: np.ndarray) -> Difference:
     samples = [group.mean(axis=0) for group in (one, other)] + [gaps]
     spreads = [(float(s.var(ddof=1)) / len(s), len(s) - 1) for s in samples if len(s) > 1]
     mean, variance = float(gaps.mean()), sum(spread for spread, _ in spreads)
-    if (
-        variance == 0
-    ):  # no spread in either group: the rule of three for the smaller, and a sign test
+    if variance == 0:  # no spread: the rule of three for the smaller group, and a sign test
         n = min(one.shape[1], other.shape[1])
         return Difference(mean, mean - 3 / n, mean + 3 / n, 1.0 if mean == 0 else 2.0 ** (1 - n))
     freedom = variance**2 / sum(spread**2 / degrees for spread, degrees in spreads)

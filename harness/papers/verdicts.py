@@ -38,10 +38,8 @@ class Verdict:
             for c, margin in self.margin.items()
         }
         whole, measured, self._deciding = self._judge(tree)
-        self.true = (
-            whole if whole is not None or not measured else _combined(measured, decisive=False)
-        )
         self.whole = whole is not None or not self.missing  # what is missing makes no difference
+        self.true = whole if self.whole or not measured else _combined(measured, decisive=False)
 
     def _judge(self, tree: Tree) -> tuple[bool | None, list[bool | None], list[Comparison]]:
         """A tree's truth, the truths of its measured parts, and the comparisons that decide it."""
@@ -50,10 +48,9 @@ class Verdict:
             return self.truth.get(tree), [self.truth[c] for c in known], known
         parts = [self._judge(part) for part in tree.parts]
         measured = [truth for _, some, _ in parts for truth in some]
+        whole = _combined([truth for truth, _, _ in parts], decisive=not isinstance(tree, Every))
         if isinstance(tree, Every):
-            whole = _combined([part[0] for part in parts], decisive=False)
             return whole, measured, [c for _, _, deciding in parts for c in deciding]
-        whole = _combined([part[0] for part in parts], decisive=True)
         rank = {True: 2, None: 1, False: 0}
         best = max(
             (deciding for _, _, deciding in parts if deciding),
