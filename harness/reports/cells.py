@@ -109,6 +109,11 @@ def sources(cell: Cell, about: Mapping[str, Any]) -> list[str]:
     return [*sorted({about["sources"][name] for name in sets}), *trained]
 
 
+def budget(plan: Plan) -> str:
+    """How AutoAttack's budget is shortened at a scale; nothing if it is not."""
+    return ", ".join(f"{count} {what}" for what, count in plan.scale["autoattack"].items())
+
+
 def deviation(table: pd.DataFrame) -> str:
     """What ± means in a table; nothing where every number is of one training."""
     counts = table.groupby("dataset", sort=False).seeds.max()
