@@ -145,6 +145,5 @@ def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
 
 def _who(source: Source, name: str) -> str:
     target, _, origin = name.partition(":")[2].partition("<-")
-    words = [f"{source.plan.label(target)} learner"]
-    words += [f"examples of the {source.plan.label(origin)} learner"] if origin else []
-    return pretty(", ".join(words))
+    examples = f", examples of the {source.plan.label(origin)} learner" if origin else ""
+    return pretty(f"{source.plan.label(target)} learner{examples}")

@@ -31,8 +31,8 @@ def draw_scatter(source: Source) -> tuple[Figure, pd.DataFrame]:
     across, up = source.artefact.columns
     figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
     for method, part in source.cells.groupby("method", sort=False):
-        own, style = part.set_index("column"), look(source.plan, str(method))
-        x, y, style["linestyle"] = own.loc[[across]], own.loc[[up]], "none"
+        x, y = part[part.column == across], part[part.column == up]
+        style = look(source.plan, str(method)) | {"linestyle": "none"}
         seen = style | {"elinewidth": 0.8, "label": pretty(x.label.iloc[0])}
         axes.errorbar(x.ours, y.ours, whiskers(y), whiskers(x), **seen)
         axes.plot(x.published, y.published, markerfacecolor="none", **style)
@@ -75,9 +75,8 @@ def draw_points(source: Source) -> tuple[Figure, pd.DataFrame]:
 def draw_sweep(source: Source) -> tuple[Figure, pd.DataFrame]:
     """Two axes: a panel per column, a line per label of the first axis, along the second."""
     (panel,) = source.artefact.panels
-    parts = [method.split(VARIANT) for method in panel.methods]
-    (base, *_), *_ = parts
-    lines, along = (list(dict.fromkeys(part[place] for part in parts)) for place in (1, 2))
+    parts = zip(*(method.split(VARIANT) for method in panel.methods), strict=True)
+    (base,), lines, along = (list(dict.fromkeys(labels)) for labels in parts)
     table = source.cells.set_index(["column", "method"])
     columns = source.artefact.columns
     across = -(-len(columns) // 2)

@@ -74,8 +74,7 @@ def numbered(place: int) -> dict[str, Any]:
 
 def whiskers(part: pd.DataFrame) -> np.ndarray:
     """How far the 95 % interval reaches below and above each number."""
-    reach = np.array([part.ours - part.low, part.high - part.ours], dtype=float)
-    return np.maximum(reach, 0)
+    return np.array([part.ours - part.low, part.high - part.ours], dtype=float).clip(min=0)
 
 
 def spread(count: int, width: float) -> np.ndarray:
