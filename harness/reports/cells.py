@@ -16,9 +16,8 @@ from harness.grid.artefacts import Artefact, Cell
 from harness.grid.plan import Plan
 from harness.papers.published import KEYS, published
 
-Images = dict[
-    tuple[str, str, str, str], np.ndarray
-]  # data set, network, column, method -> by image
+Images = dict[tuple[str, ...], np.ndarray]  # data set, network, column, method -> by image
+_PLACE = ["dataset", "network", "column"]  # whose methods are compared
 
 
 def cells(
@@ -31,29 +30,30 @@ def cells(
     images: Images = {}
     rows = []
     for cell in artefact.cells:
-        numbers = _numbers(cell, read, images)
+        numbers, first = _numbers(cell, read, images), cell.runs[0]
         failed = _failed(cell, checks) if numbers["n"] else []
         rows.append(
-            {**_names(cell, plan), **numbers, **_origin(cell, artefact, read, plan, failed)}
+            {
+                **{key: getattr(cell, key) for key in KEYS},
+                "label": plan.label(cell.method),
+                **numbers,
+                "measured_on": plan.dataset(cell.dataset),
+                "source": "; ".join(sources(cell, read[first][1])),
+                "measured_with": plan.network(cell.network),
+                "protocol": artefact.protocol,
+                "selection": plan.run(first).selection.use,
+                "failed_checks": "; ".join(dict.fromkeys(failed)),
+                "runs": " ".join(cell.runs),
+            }
         )
     table = pd.DataFrame(rows).merge(published(artefact, plan), on=KEYS, how="left")
     table["difference"] = (table.ours - table.published).round(2)
     lower = {cell.column: cell.meaning.lower_is_better for cell in artefact.cells}
     # Best and second by rank; equal numbers share a mark.
     signed = table.ours.where(table.column.map(lower), -table.ours)
-    rank = signed.groupby([table.dataset, table.network, table.column]).rank(method="min")
+    rank = signed.groupby([table[key] for key in _PLACE]).rank(method="min")
     table["mark"] = rank.map({1.0: "best", 2.0: "second"}).fillna("")
     return _against_best_baseline(table, images, lower, plan.grid["roles"]["ours"])
-
-
-def _names(cell: Cell, plan: Plan) -> dict[str, Any]:
-    return {
-        "dataset": cell.dataset,
-        "network": cell.network,
-        "method": cell.method,
-        "column": cell.column,
-        "label": plan.label(cell.method),
-    }
 
 
 def _numbers(cell: Cell, read: Mapping[str, Records], images: Images) -> dict[str, Any]:
@@ -83,30 +83,17 @@ def _failed(cell: Cell, checks: Mapping[str, Sequence[Check]]) -> list[str]:
     return [check.name for check in own if not check.ok and check.touches(cell.meaning)]
 
 
-def _origin(
-    cell: Cell,
-    artefact: Artefact,
-    read: Mapping[str, Records],
-    plan: Plan,
-    failed: Sequence[str],
-) -> dict[str, Any]:
-    return {
-        "measured_on": plan.dataset(cell.dataset),
-        "source": "; ".join(sources(cell, read[cell.runs[0]][1])),
-        "measured_with": plan.network(cell.network),
-        "protocol": artefact.protocol,
-        "selection": plan.run(cell.runs[0]).selection.use,
-        "failed_checks": "; ".join(dict.fromkeys(failed)),
-        "runs": " ".join(cell.runs),
-    }
-
-
 def sources(cell: Cell, about: Mapping[str, Any]) -> list[str]:
     """Where the images behind a cell came from. Training images are named if they are a part."""
     sets = {about["probes"][probe]["dataset"] for probe in cell.formula.probes}
     learnt = ((about.get("trained") or {}).get("trained_on") or {}).get("source", "")
     trained = [f"trained on {learnt}"] if PART in learnt else []
     return [*sorted({about["sources"][name] for name in sets}), *trained]
+
+
+def budget(plan: Plan) -> str:
+    """How AutoAttack's budget is shortened at a scale; nothing if it is not."""
+    return ", ".join(f"{count} {what}" for what, count in plan.scale["autoattack"].items())
 
 
 def deviation(table: pd.DataFrame) -> str:
@@ -132,18 +119,18 @@ def _against_best_baseline(
     """Each method against the best method that is not ours, on the same images: exact McNemar, or
     Student's t where there are several seeds."""
     found: list[tuple[str | None, float | None]] = []
+    baselines = table[~table.method.str.startswith(our_slugs)]
     for row in table.itertuples():
-        rivals = table[(table[KEYS[:2]] == [row.dataset, row.network]).all(axis=1)]
-        rivals = rivals[rivals.column == row.column]
-        ours = rivals.method.str.startswith(our_slugs)
-        rivals = rivals[~ours & (rivals.method != row.method)]
-        mine = images.get((row.dataset, row.network, row.column, row.method), np.array([0.5]))
+        place = (row.dataset, row.network, row.column)
+        rivals = baselines[(baselines[_PLACE] == list(place)).all(axis=1)]
+        rivals = rivals[rivals.method != row.method]
+        mine = images.get((*place, row.method), np.array([0.5]))
         if rivals.empty or not np.isin(mine, (0, 1)).all():  # minutes, or a mean of columns
             found.append((None, None))
             continue
         worst_first = rivals.sort_values("ours", ascending=not lower[row.column])
         best = str(worst_first.iloc[-1].method)
-        test = paired(mine, images[row.dataset, row.network, row.column, best])
+        test = paired(mine, images[*place, best])
         found.append((best, float(f"{test.p:.3g}")))
-    baselines, p_values = zip(*found, strict=True)
-    return table.assign(best_baseline=baselines, p_against_it=p_values)
+    best_ones, p_values = zip(*found, strict=True)
+    return table.assign(best_baseline=best_ones, p_against_it=p_values)

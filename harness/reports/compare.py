@@ -69,11 +69,8 @@ def agreement(plan: Plan, name: str, results: Path) -> pd.DataFrame:
             test = kendalltau(part.ours, part.published)
             found.append((*where, len(part), round(float(test.statistic), 2), float(test.pvalue)))
     if not found:
-        raise expected(
-            "an artefact of which the papers print two rows or more",
-            name,
-            "name a row of it to compare with its others",
-        )
+        remedy = "name a row of it to compare with its others"
+        raise expected("an artefact of which the papers print two rows or more", name, remedy)
     return pd.DataFrame(found, columns=["dataset", "network", "column", "rows", "tau", "p"])
 
 

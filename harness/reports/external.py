@@ -9,8 +9,8 @@ answer is `results/external/<name>/report.md` and `report.html`.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import re
+import runpy
 from pathlib import Path
 
 import pandas as pd
@@ -31,13 +31,11 @@ from harness.grid.columns import PROTOCOLS, Columns, EvalRun
 from harness.grid.plan import Plan
 from harness.reports.page.render import environment
 
-_DEFAULT_SCALE = "paper"
-
 
 def evaluate_external(options: argparse.Namespace, device: torch.device) -> None:
     if not options.data:
         raise expected("a data set with --model", "none", "add --data cifar10")
-    plan = Plan.read(options.scale or _DEFAULT_SCALE, options.grid)
+    plan = Plan.read(options.scale or "paper", options.grid)
     dataset, test = plan.dataset(options.data), dict(plan.scale["test"])
     wanted = options.examples or plan.columns.examples(dataset)
     test["examples_of"] = {dataset: min(wanted, len(load(dataset, "test")))}
@@ -64,13 +62,9 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
         rows.append((column.name, 100 * flags.mean(), 100 * low, 100 * high, len(flags), calls))
     table = pd.DataFrame(rows, columns=["column", "accuracy", "low", "high", "n", "gradient_calls"])
     checks = [Check.from_json(entry) for entry in about["checks"]]
-    checks += record_checks(
-        columns.attacks(dataset, PROTOCOLS[0], autoattack),
-        records,
-        undefended=False,
-        selection=None,
-        labels=about["labels"].get(dataset),
-    )
+    attacks = columns.attacks(dataset, PROTOCOLS[0], autoattack)
+    labels = about["labels"].get(dataset)
+    checks += record_checks(attacks, records, undefended=False, selection=None, labels=labels)
     folder = options.results / "external" / name
     write_report(folder, options, table.round(2), checks)
     print(f"the report is at {folder / 'report.md'} and {folder / 'report.html'}")
@@ -81,23 +75,16 @@ def build(address: str, weights: Path | None) -> tuple[nn.Module, str]:
     path, _, function = address.rpartition(":")
     source = Path(path)
     if not path or not source.is_file():
-        raise expected(
-            "--model path.py:function", address, "give a Python file and a function in it"
-        )
-    spec = importlib.util.spec_from_file_location(source.stem, source)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not callable(getattr(module, function, None)):
-        raise expected(
-            f"a function {function!r} in {source}", "none", "name one that returns a network"
-        )
-    model = getattr(module, function)()
+        remedy = "give a Python file and a function in it"
+        raise expected("--model path.py:function", address, remedy)
+    made_by = runpy.run_path(path).get(function)
+    if not callable(made_by):
+        remedy = "name one that returns a network"
+        raise expected(f"a function {function!r} in {source}", "none", remedy)
+    model = made_by()
     if not isinstance(model, nn.Module):
-        raise expected(
-            "a torch.nn.Module from it", type(model).__name__, "return the network itself"
-        )
+        remedy = "return the network itself"
+        raise expected("a torch.nn.Module from it", type(model).__name__, remedy)
     content = source.read_bytes()
     if weights is not None:
         data = weights.read_bytes()
@@ -106,9 +93,8 @@ def build(address: str, weights: Path | None) -> tuple[nn.Module, str]:
             model.load_state_dict(tensors_from(data))
         except Exception as error:
             reason = " ".join(str(error).split())[:300]
-            raise UserError(
-                f"expected weights for {function} in {weights}, found: {reason}; give its own file."
-            ) from None
+            message = f"expected weights for {function} in {weights}, found: {reason}"
+            raise UserError(f"{message}; give its own file.") from None
     slug = re.sub(r"\W", "_", function)
     return model, f"external-{source.stem}-{slug}-s0-{sha256(content)[:10]}"
 
@@ -116,10 +102,7 @@ def build(address: str, weights: Path | None) -> tuple[nn.Module, str]:
 def chosen_columns(columns: Columns, attacks: str, dataset: str) -> list[str]:
     """Columns by name; `all` are those that the data set has threats for, aliases left out."""
     if attacks != "all":
-        names = [name.strip() for name in attacks.split(",")]
-        for name in names:
-            columns.column(name)
-        return names
+        return [name.strip() for name in attacks.split(",")]
     found: dict[str, str] = {}
     for name in columns.grid["columns"]:
         entry = columns.column(name)
@@ -137,12 +120,8 @@ def write_report(
     page = environment().get_template("external.html.j2")
     rows = table.to_dict("records")
     html = page.render(options=options, rows=rows, checks=checks, made=provenance())
-    lines = [
-        f"# {options.model} on {options.data}",
-        "",
-        "| column | accuracy | 95 % | n | gradient calls |",
-    ]
-    lines.append("|---|---:|---|---:|---:|")
+    lines = [f"# {options.model} on {options.data}", ""]
+    lines += ["| column | accuracy | 95 % | n | gradient calls |", "|---|---:|---|---:|---:|"]
     lines += [
         f"| {r['column']} | {r['accuracy']:.2f} | {r['low']:.2f} to {r['high']:.2f} | {r['n']} | "
         f"{r['gradient_calls']} |"

@@ -30,14 +30,17 @@ _SKEW = 60 * 10**9  # nanoseconds: machines that share a disk may differ by seco
 
 def contents(plan: Plan) -> dict[str, str]:
     """Report -> a checksum of what it is to show. The page shows something of everything."""
+    from harness.papers.claims import read  # pandas, which planning does not need
+
     shown = {name: _number(_content(plan, artefact)) for name, artefact in plan.artefacts.items()}
     models = {
         name: _number([shown[entry.artefact.name] for entry in found])
         for name, found in entries(plan.artefacts).items()
     }
-    whole = _number(shown)
-    others = {"robustbench": _number(models), "claims": _judged(plan, shown)}
-    return {**shown, **others, "index": whole, "manifest": whole}
+    judged = dict.fromkeys(name for claim in read(plan) for name in claim.artefacts)
+    claims, whole = _number([shown.get(name) for name in judged]), _number(shown)
+    others = {"robustbench": _number(models), "claims": claims, "index": whole, "manifest": whole}
+    return {**shown, **others}
 
 
 def _content(plan: Plan, artefact: Artefact) -> tuple:
@@ -45,13 +48,6 @@ def _content(plan: Plan, artefact: Artefact) -> tuple:
     evaluated = [plan.evaluations[run].id for run in artefact.runs if run in plan.evaluations]
     labels = [plan.label(row.method) for row in artefact.rows]
     return artefact, evaluated, labels, plan.scale.get("notice")
-
-
-def _judged(plan: Plan, shown: dict[str, str]) -> str:
-    from harness.papers.claims import read  # pandas, which planning does not need
-
-    named = dict.fromkeys(name for claim in read(plan) for name in claim.artefacts)
-    return _number([shown.get(name) for name in named])
 
 
 def _number(value: object) -> str:
@@ -95,19 +91,15 @@ def _sum(name: str) -> str:
 def write_manifest(plan: Plan, results: Path, reports: Path) -> None:
     """Checksums of sources, then of reports; as remarks, what each report shows."""
     folder = reports / plan.name
+    made_of = [CONFIG / "claims.yaml", ROOT / "reports" / "published" / "values.csv"]
+    for place in (paths.description, paths.history, paths.trace):
+        made_of += [place(results, run) for run in plan.runs]
+    made_of += [paths.records(results, wanted.id) for wanted in plan.evaluations.values()]
     made = [path for path in folder.rglob("*") if path.is_file() and path.name != NAME]
-    files = sorted(sources_of(plan, results)) + sorted(made)
+    files = sorted(made_of) + sorted(made)
     lines = [f"{sha256(path.read_bytes())}  {_name(path)}\n" for path in files]
     lines += [f"{_REMARK}{number}  {name}\n" for name, number in contents(plan).items()]
     write_whole(folder / NAME, "".join(lines))
-
-
-def sources_of(plan: Plan, results: Path) -> list[Path]:
-    """All that a scale's reports are made of."""
-    found = [CONFIG / "claims.yaml", ROOT / "reports" / "published" / "values.csv"]
-    for run in plan.runs:
-        found += [place(results, run) for place in (paths.description, paths.history, paths.trace)]
-    return found + [paths.records(results, wanted.id) for wanted in plan.evaluations.values()]
 
 
 def _name(path: Path) -> str:

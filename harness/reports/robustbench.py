@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from harness.core import paths
 from harness.core.config import read_papers
 from harness.core.files import write_whole
@@ -24,6 +22,7 @@ from harness.evaluation.trust import Check, read_checks
 from harness.grid.artefacts import Entry, entries
 from harness.grid.plan import Plan, reported
 from harness.papers.published import KEYS, published
+from harness.reports.cells import budget
 
 
 def model_info(
@@ -35,8 +34,7 @@ def model_info(
     papers: Mapping[str, Any],
 ) -> dict[str, Any]:
     cell = entry.robust
-    natural = value(entry.natural.formula, records)
-    robust = value(cell.formula, records)
+    natural, robust = value(entry.natural.formula, records), value(cell.formula, records)
     shown = (cell.meaning, entry.natural.meaning)
     failed = [c.name for c in checks if not c.ok and any(c.touches(column) for column in shown)]
     network = plan.network(cell.network)
@@ -65,39 +63,33 @@ def _paper(plan: Plan, slug: str, papers: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _footnote(plan: Plan, entry: Entry, n: int, failed: list[str]) -> str:
-    cell, budget = entry.robust, plan.scale["autoattack"]
-    notes = [
-        f"{plan.scale['notice']}",
-        f"{plan.label(cell.method)} for {cell.dataset} with {cell.network}, run {entry.run}",
-        f"{n} test images",
-    ]
-    if budget:
-        short = ", ".join(f"{count} {what}" for what, count in budget.items())
-        notes.append(f"AutoAttack with a shortened budget ({short})")
+    cell = entry.robust
+    what = f"{plan.label(cell.method)} for {cell.dataset} with {cell.network}, run {entry.run}"
+    notes = [plan.scale["notice"], what, f"{n} test images"]
+    if budget(plan):
+        notes.append(f"AutoAttack with a shortened budget ({budget(plan)})")
     if plan.run(entry.run).selection.use == "paper-test":
         notes.append("checkpoint selected on test data")
     notes += [f"failed trust check: {name}" for name in dict.fromkeys(failed)]
     return "; ".join(notes)
 
 
-def _reported(
-    candidates: list[Entry], tables: Mapping[str, pd.DataFrame]
-) -> tuple[Entry, float | None]:
+def _reported(candidates: list[Entry], tables: Mapping[str, dict]) -> tuple[Entry, float | None]:
     """The table whose paper prints the number; the first one if none does."""
     for entry in candidates:
-        cell, rows = entry.robust, tables[entry.artefact.name]
-        own = rows[
-            (rows[KEYS] == [cell.dataset, cell.network, cell.method, cell.column]).all(axis=1)
-        ]
-        if not own.empty:
-            return entry, float(own.published.iloc[0])
+        number = tables[entry.artefact.name].get(tuple(getattr(entry.robust, key) for key in KEYS))
+        if number is not None:
+            return entry, number
     return candidates[0], None
 
 
 def write_entries(plan: Plan, results: Path, reports: Path) -> list[Path]:
     papers, found, written = read_papers(), entries(plan.artefacts), []
     artefacts = {e.artefact.name: e.artefact for some in found.values() for e in some}
-    tables = {name: published(artefact, plan) for name, artefact in artefacts.items()}
+    tables = {
+        name: published(artefact, plan).set_index(KEYS).published.to_dict()
+        for name, artefact in artefacts.items()
+    }
     for name, candidates in found.items():
         entry, reported = _reported(candidates, tables)
         file = paths.records(results, plan.evaluations[entry.run].id)

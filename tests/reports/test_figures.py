@@ -21,6 +21,7 @@ from harness.core.statistics import interval
 from harness.evaluation.records import Record
 from harness.grid.columns import Formula
 from harness.grid.plan import Plan
+from harness.reports.figures import curves
 from harness.reports.figures.draw import KINDS, write_figure
 from harness.reports.figures.embedding import embedded
 from harness.reports.figures.images import chosen, predicted, tally
@@ -283,7 +284,7 @@ def test_curves_show_the_learners_before_and_after_where_they_differ(plan, monke
     history = pd.DataFrame({"epoch": [1, 2, 3]} | {name: before for name in quantities})
     for name in quantities:
         history[f"{name}{AFTER}"] = after
-    monkeypatch.setattr(Source, "history", lambda *_: history)
+    monkeypatch.setattr(curves, "read_history", lambda *_: history)
     figure, drawn = KINDS["curves"](Source(artefact, plan, ROOT))
     assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()] == [
         "Theorem 2's term",
@@ -305,7 +306,7 @@ def test_curves_show_the_learners_before_and_after_where_they_differ(plan, monke
     assert [word.partition(":")[0] for word in words[2:]] == ["line", "hollow"]
     kept = drawn[(drawn.quantity == f"theorem2{AFTER}") & (drawn.method == "generalist_t")]
     assert kept.value.tolist() == [0, 0.002]
-    monkeypatch.setattr(Source, "history", lambda *_: history[["epoch", "distance_at"]])
+    monkeypatch.setattr(curves, "read_history", lambda *_: history[["epoch", "distance_at"]])
     with pytest.raises(
         UserError, match=r"expected theorem2 in .*history.csv, found no such column"
     ):
@@ -319,8 +320,8 @@ def test_learners_show_both_series(plan, monkeypatch):
     history = history.assign(
         **{"robust:at<-nt": [0.25, 0.5], f"robust:at<-nt{AFTER}": [np.nan, 0.5]}
     )
-    monkeypatch.setattr(Source, "history", lambda *_: history)
-    monkeypatch.setattr(Source, "trace", lambda *_: {"1:at": np.zeros((8, 1, 4, 4))})
+    monkeypatch.setattr(curves, "read_history", lambda *_: history)
+    monkeypatch.setattr(curves, "read_arrays", lambda *_: {"1:at": np.zeros((8, 1, 4, 4))})
     figure, drawn = KINDS["learners"](Source(artefact, plan, ROOT))
     natural, robust = figure.axes
     assert [line.get_ydata().tolist() for line in natural.lines] == [[50, 75], [25]]

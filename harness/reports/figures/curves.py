@@ -10,22 +10,16 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from harness.core import paths
 from harness.core.errors import expected
-from harness.core.paths import AFTER
+from harness.core.files import read_arrays
+from harness.core.paths import AFTER, read_history
 from harness.core.statistics import wilson
 from harness.grid.artefacts import Row
 from harness.reports.figures.source import Source
-from harness.reports.figures.style import (
-    PALETTE,
-    PERCENT,
-    legend_beside,
-    look,
-    numbered,
-    pretty,
-    whole_epochs,
-)
+from harness.reports.figures.style import PERCENT, legend, look, numbered, panels, pretty
 
 _TITLES = {
     "loss": "training loss",
@@ -38,50 +32,36 @@ _TERMS = {"theorem2": "around the global learner", "theorem2_mean": "around the 
 _WATCHED = ("natural:", "robust:")
 _COLUMNS = 4
 _GREY = "#666666"
-_HOLLOW: dict[str, Any] = {
-    "linestyle": "none",
-    "markerfacecolor": "none",
-    "markersize": 4.5,
-    "clip_on": False,  # a 0 stands on the edge
-}
+# Not clipped: a 0 stands on the edge.
+_HOLLOW: dict[str, Any] = {"ls": "none", "mfc": "none", "ms": 4.5, "clip_on": False}
 
 
 def draw_curves(source: Source) -> tuple[Figure, pd.DataFrame]:
     """A panel per method, a line per learner; several quantities stand above each other."""
     wanted, rows = source.artefact.show["of"], source.artefact.rows
     quantities = _TOGETHER.get(wanted, (wanted,))
-    panels = [(quantity, row) for quantity in quantities for row in rows]
-    across = min(_COLUMNS, len(rows)) if len(quantities) == 1 else len(rows)
-    down = -(-len(panels) // across)
-    figure, grid = pyplot.subplots(
-        down,
-        across,
-        figsize=(2.5 * across + 0.5, 2.0 * down + 0.4),
-        squeeze=False,
-        layout="constrained",
-    )
-    drawn = []
-    for axes, (quantity, row) in zip(grid.flat, panels, strict=False):
-        drawn.append(_panel(axes, source, row, quantity))
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
+    shown = [(quantity, row) for quantity in quantities for row in rows]
+    together = len(quantities) > 1
+    across = len(rows) if together else _COLUMNS
+    figure, grid = panels(len(shown), across, (2.5, 2.0), more=(0.5, 0.4))
+    drawn = [_panel(axes, source, *what) for axes, what in zip(grid.flat, shown, strict=False)]
     figure.supxlabel("epoch", fontsize=9)
-    if len(quantities) == 1:
+    if not together:
         figure.supylabel(_TITLES[wanted], fontsize=9)
-    for axes, quantity in zip(grid[:, 0], quantities, strict=False):
-        axes.set_ylabel(_TITLES[quantity] if len(quantities) > 1 else "")
-    if len(quantities) > 1:
-        for axes in grid.flat:
-            _from_zero(axes)
-        handles, _ = grid[0, -1].get_legend_handles_labels()
-        legend_beside(grid[0, -1], handles=handles + _kinds(), fontsize=7)
+        return figure, pd.concat(drawn)
+    for axes, quantity in zip(grid[:, 0], quantities, strict=True):
+        axes.set_ylabel(_TITLES[quantity])
+    for axes in grid.flat:
+        _from_zero(axes)
+    handles, _ = grid[0, -1].get_legend_handles_labels()
+    legend(grid[0, -1], handles=handles + _kinds(), fontsize=7)
     return figure, pd.concat(drawn)
 
 
-def _panel(axes: Axes, source: Source, row: Row, quantity: str) -> pd.DataFrame:
-    history = source.history(row.runs[0])
-    names = [name for name in history if name == quantity or name.startswith(f"{quantity}_")]
-    names = [name for name in names if not name.endswith(AFTER)]
+def _panel(axes: Axes, source: Source, quantity: str, row: Row) -> pd.DataFrame:
+    history = read_history(source.results, row.runs[0])
+    before = [name for name in history if not name.endswith(AFTER)]
+    names = [name for name in before if name == quantity or name.startswith(f"{quantity}_")]
     if not names:  # a run of before this was written down
         path = paths.history(source.results, row.runs[0])
         remedy = f"delete {path.parent} to train it again"
@@ -93,7 +73,6 @@ def _panel(axes: Axes, source: Source, row: Row, quantity: str) -> pd.DataFrame:
         label = _TERMS.get(name, source.plan.label(task) if task else quantity)
         _before_and_after(axes, history, name, style | {"label": pretty(label)})
     axes.set_title(pretty(source.plan.label(row.method)), fontsize=8, loc="left")
-    whole_epochs(axes)
     if len(names) > 1 and quantity not in _TERMS:  # whose lines are the same in every panel
         axes.legend(fontsize=7)
     return _long(history, names).assign(method=row.method, run=row.runs[0])
@@ -104,6 +83,7 @@ def _before_and_after(
 ) -> None:
     """A line as each epoch ends; hollow points where a redistribution then changes the value."""
     axes.plot(history.epoch, factor * history[name], **style | {"marker": None})
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))  # whole epochs
     if f"{name}{AFTER}" not in history:
         return
     after = history[f"{name}{AFTER}"]
@@ -139,25 +119,23 @@ def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
     """Natural accuracy of each network; robust accuracy of each under each learner's examples."""
     (row,) = source.artefact.rows
     run = source.plan.run(row.runs[0])
-    history = source.history(run.id)
+    history = read_history(source.results, run.id)
     watched = [name for name in history if name.startswith(_WATCHED) and AFTER not in name]
     if not watched or run.watch is None:
         raise expected(f"a watched run for {source.artefact.name}", run.id, "give it a `watch`")
-    tested = len(next(iter(source.trace(run.id).values())))
+    tested = len(next(iter(read_arrays(paths.trace(source.results, run.id)).values())))
     figure, grid = pyplot.subplots(1, 2, figsize=(11, 3.6), sharex=True, layout="constrained")
     for axes, kind in zip(grid, _WATCHED, strict=True):
         for number, name in enumerate(name for name in watched if name.startswith(kind)):
-            accuracy = history[name]
-            low, high = np.transpose([wilson(share * tested, tested) for share in accuracy])
+            low, high = np.transpose([wilson(share * tested, tested) for share in history[name]])
             style = numbered(number) | {"label": _who(source, name)}
+            shade = {"color": style["color"], "alpha": 0.12, "lw": 0}
             _before_and_after(axes, history, name, style, factor=100)
-            colour = PALETTE[number % len(PALETTE)]
-            axes.fill_between(history.epoch, 100 * low, 100 * high, color=colour, alpha=0.12, lw=0)
+            axes.fill_between(history.epoch, 100 * low, 100 * high, **shade)
         axes.set_xlabel("epoch")
-        whole_epochs(axes)
         handles, _ = axes.get_legend_handles_labels()
         after = any(name.startswith(kind) and name.endswith(AFTER) for name in history)
-        legend_beside(axes, handles=handles + (_kinds() if after else []))
+        legend(axes, handles=handles + (_kinds() if after else []))
     grid[0].set_ylabel(PERCENT)
     grid[0].set_title("natural images", loc="left")
     grid[1].set_title(f"PGD{run.watch.attack.steps} examples", loc="left")
@@ -167,6 +145,5 @@ def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
 
 def _who(source: Source, name: str) -> str:
     target, _, origin = name.partition(":")[2].partition("<-")
-    words = [f"{source.plan.label(target)} learner"]
-    words += [f"examples of the {source.plan.label(origin)} learner"] if origin else []
-    return pretty(", ".join(words))
+    examples = f", examples of the {source.plan.label(origin)} learner" if origin else ""
+    return pretty(f"{source.plan.label(target)} learner{examples}")

@@ -18,12 +18,12 @@ from harness.core.files import write_whole
 from harness.evaluation.records import read_artefact
 from harness.evaluation.trust import write_checks
 from harness.grid.plan import Plan, reported
-from harness.reports.figures import classes, curves, embedding, images, points, scatter
+from harness.reports.figures import classes, curves, embedding, images, points
 from harness.reports.figures.source import Source
 from harness.reports.figures.style import STYLE, sign
 
 KINDS: dict[str, Callable[[Source], tuple[Figure, pd.DataFrame]]] = {
-    "scatter": scatter.draw,
+    "scatter": points.draw_scatter,
     "points": points.draw_points,
     "sweep": points.draw_sweep,
     "radii": points.draw_radii,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from harness.core import paths
+from harness.core.files import read_arrays
 from harness.reports.figures.source import Source
-from harness.reports.figures.style import MARKERS, PALETTE, pretty
+from harness.reports.figures.style import MARKERS, PALETTE, panels, pretty
 
 _PERPLEXITY = 30
 _ACROSS = 4
@@ -16,13 +17,9 @@ _ACROSS = 4
 
 def draw(source: Source) -> tuple[Figure, pd.DataFrame]:
     (row,) = source.artefact.rows
-    kept = source.trace(row.runs[0])
+    kept = read_arrays(paths.trace(source.results, row.runs[0]))
     epochs = sorted({int(name.partition(":")[0]) for name in kept})
-    across = min(_ACROSS, len(epochs))
-    down = -(-len(epochs) // across)
-    figure, grid = pyplot.subplots(
-        down, across, figsize=(2.8 * across, 2.7 * down), squeeze=False, layout="constrained"
-    )
+    figure, grid = panels(len(epochs), _ACROSS, (2.8, 2.7))
     drawn = []
     for axes, epoch in zip(grid.flat, epochs, strict=False):
         own = {name.partition(":")[2]: kept[name] for name in kept if name.startswith(f"{epoch}:")}
@@ -30,24 +27,14 @@ def draw(source: Source) -> tuple[Figure, pd.DataFrame]:
         names = np.repeat(list(own), [len(images) for images in own.values()])
         for number, name in enumerate(own):
             label = f"from the {pretty(source.plan.label(name))} learner"
-            axes.scatter(
-                *place[names == name].T,
-                s=7,
-                label=label,
-                color=PALETTE[number],
-                marker=MARKERS[number],
-                alpha=0.7,
-                linewidths=0,
-            )
+            style = {"label": label, "color": PALETTE[number], "marker": MARKERS[number]}
+            axes.scatter(*place[names == name].T, s=7, alpha=0.7, linewidths=0, **style)
         axes.set_title(f"epoch {epoch}", loc="left")
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(xticks=[], yticks=[])
         learner = {"epoch": epoch, "learner": names, "run": row.runs[0]}
         drawn.append(pd.DataFrame({**learner, "x": place[:, 0], "y": place[:, 1]}))
-    for axes in grid.flat[len(epochs) :]:
-        axes.set_visible(False)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", markerscale=2)
+    series = grid[0, 0].get_legend_handles_labels()
+    figure.legend(*series, loc="outside right center", markerscale=2)
     return figure, pd.concat(drawn)
 
 

@@ -18,6 +18,7 @@ from harness.reports.figures.source import Source
 from harness.reports.figures.style import PALETTE, pretty
 
 _SHOWN = 8
+_LINE = 0.19  # of an image's height, per answer under it
 _RIGHT, _WRONG = PALETTE[0], PALETTE[1]
 
 
@@ -81,35 +82,34 @@ def picture(axes: Axes, source: Source, image: int, titled: bool = True) -> None
         axes.set_title(source.class_name(int(source.labels[image])), fontsize=8)
 
 
-def _bare(axes: Axes) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-
-
-_LINE = 0.19  # of an image's height, per answer under it
-
-
-def _frame(figure: Figure, answers: int, hspace: float) -> None:
-    """Room above for a line of text and the classes, below for the last row's answers, in inches."""
-    height = figure.get_figheight()
-    top, bottom = 1 - 0.5 / height, (0.2 + _LINE * answers) / height
+def _grid(
+    down: int, size: tuple[float, float], answers: int, hspace: float
+) -> tuple[Figure, np.ndarray]:
+    """Bare axes, with room above for a line of text and the classes, below for the last answers."""
+    figure, grid = pyplot.subplots(down, _SHOWN, figsize=size, squeeze=False)
+    top, bottom = 1 - 0.5 / size[1], (0.2 + _LINE * answers) / size[1]
     figure.subplots_adjust(left=0.2, right=0.99, top=top, bottom=bottom, hspace=hspace)
+    for axes in grid.flat:
+        axes.set(xticks=[], yticks=[])
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+    return figure, grid
+
+
+def _write(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
+    """Places are shares of the image's width and height."""
+    axes.text(x, y, text, transform=axes.transAxes, **{"fontsize": 7} | look)
 
 
 def _beside(axes: Axes, text: str, y: float) -> None:
-    where: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "top", "fontsize": 7}
-    axes.text(-0.12, y, pretty(text), **where)
+    _write(axes, -0.12, y, pretty(text), ha="right", va="top")
 
 
 def _head(axes: Axes, shown: np.ndarray, counted: str) -> None:
     """Above a row of images, how typical they are; in their place that there are none."""
-    where: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 7, "color": "#555555"}
-    axes.text(0, 1.3, pretty(counted), **where)
+    _write(axes, 0, 1.3, pretty(counted), color="#555555")
     if not len(shown):
-        axes.text(0, 0.5, "no image fits the rule", transform=axes.transAxes, va="center")
+        _write(axes, 0, 0.5, "no image fits the rule", va="center", fontsize=9)
 
 
 class _Answers:
@@ -121,15 +121,9 @@ class _Answers:
 
     def write(self, axes: Axes, cell: Cell, image: int, place: int = 0) -> None:
         label, said = self.keep(cell, image)
-        text = f"{self.source.class_name(said)} {'✓' if said == label else '✗'}"
-        where: dict[str, Any] = {
-            "transform": axes.transAxes,
-            "ha": "center",
-            "va": "top",
-            "fontsize": 7,
-        }
-        colour = _RIGHT if said == label else _WRONG
-        axes.text(0.5, -0.08 - _LINE * place, text, color=colour, **where)
+        mark, colour = ("✓", _RIGHT) if said == label else ("✗", _WRONG)
+        text = f"{self.source.class_name(said)} {mark}"
+        _write(axes, 0.5, -0.08 - _LINE * place, text, color=colour, ha="center", va="top")
 
     def keep(self, cell: Cell, image: int, shown: bool = True) -> tuple[int, int]:
         """The image's label and the method's answer, which the CSV now has."""
@@ -149,17 +143,10 @@ def draw_gallery(source: Source) -> tuple[Figure, pd.DataFrame]:
     """Per column a row of images, and under each image every method's answer."""
     columns, answers = source.artefact.columns, _Answers(source)
     methods = len(source.artefact.rows)
-    figure, grid = pyplot.subplots(
-        len(columns),
-        _SHOWN,
-        figsize=(1.25 * _SHOWN + 1.8, (1.6 + 0.2 * methods) * len(columns)),
-        squeeze=False,
-    )
-    _frame(figure, methods, hspace=0.5 + _LINE * methods)
+    size = (1.25 * _SHOWN + 1.8, (1.6 + 0.2 * methods) * len(columns))
+    figure, grid = _grid(len(columns), size, methods, hspace=0.5 + _LINE * methods)
     for line, column in zip(grid, columns, strict=True):
         cells = [cell for cell in source.artefact.cells if cell.column == column]
-        for axes in line:
-            _bare(axes)
         line[0].set_ylabel(pretty(column), fontsize=10)
         for place, cell in enumerate(cells):
             _beside(line[0], source.plan.label(cell.method), -0.08 - _LINE * place)
@@ -180,30 +167,21 @@ def draw_heatmaps(source: Source) -> tuple[Figure, pd.DataFrame]:
     cells, answers = list(source.artefact.cells), _Answers(source)
     fitting = chosen(source, cells)
     shown = fitting[:_SHOWN]
-    figure, grid = pyplot.subplots(
-        len(cells) + 1, _SHOWN, figsize=(1.2 * _SHOWN + 1.8, 1.4 * (len(cells) + 1)), squeeze=False
-    )
-    _frame(figure, 1, hspace=0.35)
-    for axes in grid.flat:
-        _bare(axes)
+    down = len(cells) + 1
+    figure, grid = _grid(down, (1.2 * _SHOWN + 1.8, 1.4 * down), answers=1, hspace=0.35)
     _head(grid[0, 0], shown, tally(source, cells))
     for axes, image in zip(grid[0], shown, strict=False):
         picture(axes, source, image)
     height, width = source.images.x.shape[2:]
-    over: dict[str, Any] = {
-        "cmap": "inferno",
-        "alpha": 0.55,
-        "interpolation": "bilinear",
-        "vmin": 0,
-        "vmax": 255,
-    }
+    over: Any = {"cmap": "inferno", "alpha": 0.55, "interpolation": "bilinear"}
+    over |= {"vmin": 0, "vmax": 255, "extent": (-0.5, width - 0.5, height - 0.5, -0.5)}
     for line, cell in zip(grid[1:], cells, strict=True):
         maps = source.records[cell.runs[0]][0][cell.formula.parts[0]].heat
         assert maps is not None
         _beside(line[0], source.plan.label(cell.method), 0.55)
         for axes, image in zip(line, shown, strict=False):
             picture(axes, source, image, titled=False)
-            axes.imshow(maps[image], extent=(-0.5, width - 0.5, height - 0.5, -0.5), **over)
+            axes.imshow(maps[image], **over)
             answers.write(axes, cell, image)
     for image in fitting[_SHOWN:]:
         for cell in cells:

@@ -10,9 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from harness.core import paths
-from harness.core.files import read_arrays
-from harness.core.paths import read_history
 from harness.data import Images, load
 from harness.evaluation.records import Records
 from harness.evaluation.trust import Check
@@ -34,21 +31,18 @@ class Source:
         return cells(self.artefact, self.records, self.checks, self.plan)
 
     @cached_property
+    def dataset(self) -> str:
+        return self.plan.dataset(self.artefact.rows[0].dataset)
+
+    @cached_property
     def images(self) -> Images:
         """The test images behind the figure: its data set must be at hand, its models need not."""
-        return load(self.plan.dataset(self.artefact.rows[0].dataset), "test")
+        return load(self.dataset, "test")
 
     @cached_property
     def labels(self) -> np.ndarray:
-        about = self.records[self.artefact.runs[0]][1]
-        return about["labels"][self.plan.dataset(self.artefact.rows[0].dataset)]
+        return self.records[self.artefact.runs[0]][1]["labels"][self.dataset]
 
     def class_name(self, number: int) -> str:
-        entry = self.plan.grid["datasets"][self.plan.dataset(self.artefact.rows[0].dataset)]
-        return entry["classes"][number] if "classes" in entry else str(number)
-
-    def history(self, run: str) -> pd.DataFrame:
-        return read_history(self.results, run)
-
-    def trace(self, run: str) -> dict[str, np.ndarray]:
-        return read_arrays(paths.trace(self.results, run))
+        classes = self.plan.grid["datasets"][self.dataset].get("classes")
+        return classes[number] if classes else str(number)

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from harness.grid.plan import Plan
+from harness.reports.cells import budget
 from harness.reports.figures.source import Source
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C3B")
@@ -41,18 +42,10 @@ STYLE: Any = {
     "savefig.dpi": 160,
     "savefig.bbox": "tight",
     "pdf.fonttype": 42,  # letters stay letters
-    "svg.hashsalt": "generalist",
 }
 PERCENT = "accuracy (%)"
-_SIGNS = {
-    "l_inf": r"$\ell_\infty$",
-    "l_2": r"$\ell_2$",
-    "l_1": r"$\ell_1$",
-    "lambda": r"$\lambda$",
-    "gamma_1": r"$\gamma_1$",
-    "gamma_2": r"$\gamma_2$",
-    "gamma": r"$\gamma$",
-}
+_SIGNS = {"l_inf": r"$\ell_\infty$", "l_2": r"$\ell_2$", "l_1": r"$\ell_1$", "lambda": r"$\lambda$"}
+_SIGNS |= {"gamma_1": r"$\gamma_1$", "gamma_2": r"$\gamma_2$", "gamma": r"$\gamma$"}
 
 
 def pretty(text: str) -> str:
@@ -81,36 +74,43 @@ def numbered(place: int) -> dict[str, Any]:
 
 def whiskers(part: pd.DataFrame) -> np.ndarray:
     """How far the 95 % interval reaches below and above each number."""
-    reach = np.array([part.ours - part.low, part.high - part.ours], dtype=float)
-    return np.maximum(reach, 0)
+    return np.array([part.ours - part.low, part.high - part.ours], dtype=float).clip(min=0)
 
 
-def spread(count: int, width: float = 0.5) -> np.ndarray:
+def spread(count: int, width: float) -> np.ndarray:
     """Small shifts that keep `count` series from hiding each other."""
     return np.linspace(-width / 2, width / 2, count) if count > 1 else np.zeros(1)
 
 
-def legend_beside(axes: Axes, **settings: Any) -> None:
+def legend(axes: Axes, **settings: Any) -> None:
+    """Beside the axes, where it hides nothing."""
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), **settings)
 
 
-def whole_epochs(axes: Axes) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+def panels(
+    count: int, across: int, each: tuple[float, float], more: tuple[float, float] = (0, 0)
+) -> tuple[Figure, np.ndarray]:
+    """A grid of `count` panels of a size, with more room around them; the last row may be shorter."""
+    across = min(across, count)
+    down = -(-count // across)
+    size = (each[0] * across + more[0], each[1] * down + more[1])
+    figure, grid = pyplot.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    return figure, grid
 
 
 def sign(figure: Figure, source: Source, drawn: pd.DataFrame) -> None:
     """Around every figure: its title, what it was measured with and on, and the scale's notice."""
-    plan, row = source.plan, source.artefact.rows[0]
-    words = [f"{plan.network(row.network)} on {plan.dataset(row.dataset)}"]
-    if source.artefact.columns:
+    plan, artefact = source.plan, source.artefact
+    words = [f"{plan.network(artefact.rows[0].network)} on {source.dataset}"]
+    if artefact.columns:
         words.append(f"n = {len(source.labels)} test images")
     if "low" in drawn:
         words.append("bars are 95 % intervals")
-    if source.artefact.autoattack:
-        budget = plan.scale["autoattack"]
-        shortened = ", ".join(f"{count} {what}" for what, count in budget.items())
-        words.append(f"AutoAttack by {source.artefact.autoattack}")
-        words[-1] += f", shortened to {shortened}" if shortened else ""
+    if artefact.autoattack:
+        shortened = f", shortened to {budget(plan)}" if budget(plan) else ""
+        words.append(f"AutoAttack by {artefact.autoattack}{shortened}")
     text = "; ".join(words) + "\n" + plan.scale["notice"]
-    figure.suptitle(pretty(source.artefact.title), y=1.0, va="bottom", fontsize=11)
+    figure.suptitle(pretty(artefact.title), y=1.0, va="bottom", fontsize=11)
     figure.text(0.5, 0, text, ha="center", va="top", fontsize=7, color="#555555")

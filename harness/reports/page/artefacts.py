@@ -18,13 +18,9 @@ from harness.reports.cells import deviation, unofficial
 _SCREEN_DPI = 120  # a little larger than in print: screens are further away
 
 
-def is_table(artefact: Artefact) -> bool:
-    return artefact.kind == "table"
-
-
 def tables(plan: Plan, folder: Path) -> list[dict[str, Any]]:
-    wanted = filter(is_table, plan.artefacts.values())
-    return [_table(plan, artefact, folder) for artefact in wanted]
+    wanted = plan.artefacts.values()
+    return [_table(plan, artefact, folder) for artefact in wanted if artefact.kind == "table"]
 
 
 def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
@@ -40,12 +36,8 @@ def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
             for _, one in part.groupby("method", sort=False)
         ]
         parts.append({"first": part.iloc[0].to_dict(), "rows": rows, "images": unofficial(part)})
-    return {
-        "artefact": artefact,
-        "parts": parts,
-        "n": table.n.dropna().max(),
-        "deviation": deviation(table),
-    }
+    n = table.n.dropna().max()
+    return {"artefact": artefact, "parts": parts, "n": n, "deviation": deviation(table)}
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -57,13 +49,9 @@ def _read(path: Path) -> pd.DataFrame:
 
 def figures(plan: Plan, folder: Path) -> list[dict[str, Any]]:
     return [
-        {
-            "artefact": artefact,
-            "caption": artefact.caption,
-            **_picture(folder / "figures" / f"{artefact.name}.png"),
-        }
+        {"artefact": artefact, **_picture(folder / "figures" / f"{artefact.name}.png")}
         for artefact in plan.artefacts.values()
-        if not is_table(artefact)
+        if artefact.kind != "table"
     ]
 
 

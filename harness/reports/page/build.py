@@ -33,13 +33,11 @@ def images(plan: Plan, trained: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for about in trained
         if "trained_on" in about
     }
-    stands_for: dict[str, list[str]] = {}
-    for papers, ours in plan.scale["datasets"].items():
-        stands_for.setdefault(ours, []).append(papers)
+    datasets = plan.scale["datasets"].items()
     return [
         {
             "name": name,
-            "stands_for": stands_for.get(name, []),
+            "stands_for": [papers for papers, ours in datasets if ours == name],
             "test": sorted(found),
             "train": learnt.get(name),
         }
@@ -61,19 +59,16 @@ def checks(trained: list[dict[str, Any]]) -> dict[str, Any]:
 
 def write_page(plan: Plan, results: Path, reports: Path) -> Path:
     folder, trained = reports / plan.name, runs(plan, results, reports)
-    html = (
-        environment()
-        .get_template("index.html.j2")
-        .render(
-            plan=plan,
-            tables=tables(plan, folder),
-            figures=figures(plan, folder),
-            verdicts=verdicts(plan, folder),
-            images=images(plan, trained),
-            runs=trained,
-            checks=checks(trained),
-            made=provenance(),
-        )
+    page = environment().get_template("index.html.j2")
+    html = page.render(
+        plan=plan,
+        tables=tables(plan, folder),
+        figures=figures(plan, folder),
+        verdicts=verdicts(plan, folder),
+        images=images(plan, trained),
+        runs=trained,
+        checks=checks(trained),
+        made=provenance(),
     )
     path = folder / "index.html"
     write_whole(path, html)

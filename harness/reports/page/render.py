@@ -13,16 +13,8 @@ import jinja2
 from harness.reports.page.sparklines import HEIGHT, WIDTH
 
 TEMPLATES = Path(__file__).parent / "templates"
-_SYMBOLS = {
-    "l_inf": "ℓ∞",
-    "l_2": "ℓ₂",
-    "l_1": "ℓ₁",
-    "gamma_1": "γ₁",
-    "gamma_2": "γ₂",
-    "gamma": "γ",
-    "lambda": "λ",
-    "eps": "ε",
-}
+_SYMBOLS = {"l_inf": "ℓ∞", "l_2": "ℓ₂", "l_1": "ℓ₁", "lambda": "λ", "eps": "ε"}
+_SYMBOLS |= {"gamma_1": "γ₁", "gamma_2": "γ₂", "gamma": "γ"}
 _WORDS = re.compile(rf"\b({'|'.join(_SYMBOLS)})\b")
 
 

@@ -20,42 +20,28 @@ _GREY_LEVELS = 255
 
 def runs(plan: Plan, results: Path, reports: Path) -> list[dict[str, Any]]:
     """Every model of the plan, by id; parents that nothing shows have no records."""
-    uses, evaluated = _uses(plan), _evaluated(plan, reports)
-    return [_run(run, {**uses[run], **evaluated[run]}, results) for run in sorted(plan.runs)]
+    found = _found(plan, reports)
+    return [{**_trained(results, run), **found[run]} for run in sorted(plan.runs)]
 
 
-def _uses(plan: Plan) -> dict[str, dict[str, list[str]]]:
-    """The labels and artefacts of each run."""
-    uses: dict[str, dict[str, list[str]]] = {
-        run: {"labels": [], "artefacts": []} for run in plan.runs
+def _trained(results: Path, run: str) -> dict[str, Any]:
+    about, history = read_description(results, run), read_history(results, run)
+    drawn = charts(history, about["deployed_epoch"])
+    return {**about, "config": config_text(about["run"]), "charts": drawn}
+
+
+def _found(plan: Plan, reports: Path) -> dict[str, dict[str, Any]]:
+    """Run -> the labels and artefacts that it has, and each check once, failures first."""
+    found: dict[str, dict[str, Any]] = {
+        run: {"labels": {}, "artefacts": {}, "checks": {}, "sources": {}, "evaluation_seconds": 0.0}
+        for run in plan.runs
     }
-    for artefact in plan.artefacts.values():
+    for name, artefact in plan.artefacts.items():
         for row in artefact.rows:
             for run in row.runs:
-                for key, name in (("labels", plan.label(row.method)), ("artefacts", artefact.name)):
-                    if name not in uses[run][key]:
-                        uses[run][key].append(name)
-    return uses
-
-
-def _run(run: str, found: Mapping[str, Any], results: Path) -> dict[str, Any]:
-    about = read_description(results, run)
-    return {
-        **about,
-        "config": config_text(about["run"]),
-        "charts": charts(read_history(results, run), about["deployed_epoch"]),
-        **found,
-    }
-
-
-def _evaluated(plan: Plan, reports: Path) -> dict[str, dict[str, Any]]:
-    """Run -> each check once, failures first, though several artefacts may have it."""
-    found: dict[str, dict[str, Any]] = {
-        run: {"checks": {}, "sources": {}, "evaluation_seconds": 0.0} for run in plan.runs
-    }
-    for artefact in plan.artefacts:
-        for run, about in read_checks(plan, artefact, reports).items():
-            for check in about["checks"]:
+                found[run]["labels"][plan.label(row.method)] = found[run]["artefacts"][name] = True
+        for run, about in read_checks(plan, name, reports).items():
+            for check in about["checks"]:  # several artefacts may have it
                 key = (check.name, check.norm, check.found)
                 found[run]["checks"][key] = {"run": run, **check.as_json()}
             found[run] |= {"sources": about["sources"], "evaluation_seconds": about["seconds"]}
@@ -66,19 +52,15 @@ def _evaluated(plan: Plan, reports: Path) -> dict[str, dict[str, Any]]:
 
 def config_text(run: Mapping[str, Any]) -> str:
     """A run's canonical JSON as YAML, without the fields that only its id needs."""
-    return yaml.dump(
-        readable(run, "TrainRun"), Dumper=_Compact, sort_keys=False, allow_unicode=True, width=80
-    )
+    shown = readable(run, "TrainRun")
+    return yaml.dump(shown, Dumper=_Compact, sort_keys=False, allow_unicode=True, width=80)
 
 
 def readable(value: Any, key: str = "") -> Any:
     """Class names only where the field's name differs from them; radii in grey levels."""
     if isinstance(value, Mapping):
-        fields = {
-            name: readable(entry, name)
-            for name, entry in value.items()
-            if name not in ("class", "revision")
-        }
+        kept = [name for name in value if name not in ("class", "revision")]
+        fields = {name: readable(value[name], name) for name in kept}
         name = str(value.get("class", ""))
         if not name or name.lower() == key.lower():
             return fields

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -53,11 +52,9 @@ def _chart(title: str, names: list[str], history: pd.DataFrame, deployed_epoch: 
 
     def line(name: str) -> Line:
         known = history[[X, name]].dropna()
-        points = _points(
-            (x(epoch), HEIGHT * (1 - _share(value, low, high)))
-            for epoch, value in known.itertuples(index=False)
-        )
-        return Line(name, points, float(known[name].iloc[-1]))
+        y = [HEIGHT * (1 - _share(value, low, high)) for value in known[name]]
+        points = [f"{x(epoch):g},{height:.1f}" for epoch, height in zip(known[X], y, strict=True)]
+        return Line(name, " ".join(points), float(known[name].iloc[-1]))
 
     return Chart(title, tuple(map(line, names)), low, high, first, last, x(deployed_epoch))
 
@@ -65,7 +62,3 @@ def _chart(title: str, names: list[str], history: pd.DataFrame, deployed_epoch: 
 def _share(value: float, low: float, high: float) -> float:
     """The position of a value between two others; a constant lies in the middle."""
     return 0.5 if math.isclose(low, high, rel_tol=1e-9) else (value - low) / (high - low)
-
-
-def _points(pairs: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{x:g},{y:.1f}" for x, y in pairs)
