@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 from typing import Any
 
 from harness.core.config import merged
 from harness.core.errors import unknown
+from harness.grid.build import look_up
 from harness.grid.columns import Column, Formula
 
 VARIANT = "~"  # base~label~label: a method with the fields that an axis changes
@@ -104,17 +106,13 @@ def seed_count(entry: Mapping[str, Any], dataset: str) -> int:
 def variants(grid: Mapping[str, Any], variation: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of an ablation, `{of: method, over: [axis, ...]}`, by their slugs."""
     base, axes = variation["of"], variation["over"]
-    for axis in axes:
-        if axis not in grid["axes"]:
-            raise unknown("axis", axis, grid["axes"], "config/grid.yaml's axes")
-    if base not in grid["methods"]:
-        raise unknown("method", base, grid["methods"], "config/grid.yaml's methods")
+    known, where = grid["axes"], "config/grid.yaml's axes"
+    choices = [look_up("axis", axis, known, where).items() for axis in axes]
+    method = look_up("method", base, grid["methods"], "config/grid.yaml's methods")
     entries = {}
-    for values in product(*(grid["axes"][axis].items() for axis in axes)):
-        entry = grid["methods"][base]
-        for _, fields in values:
-            entry = merged(entry, fields)
-        entries[VARIANT.join([base, *(str(label) for label, _ in values)])] = entry
+    for values in product(*choices):
+        slug = VARIANT.join([base, *(str(label) for label, _ in values)])
+        entries[slug] = reduce(merged, (fields for _, fields in values), method)
     return entries
 
 

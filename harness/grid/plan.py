@@ -13,6 +13,7 @@ from typing import Any
 from harness.core.config import merged, read_grid, read_scale
 from harness.core.errors import expected, unknown
 from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count, variants
+from harness.grid.build import look_up
 from harness.grid.columns import PROTOCOLS, Column, EvalRun, Formula, Probe
 from harness.grid.specs import Trainings, write_spec
 from harness.training.runs import TrainRun
@@ -58,9 +59,7 @@ class Plan(Trainings):
         return self.scale["test"].get("jobs", 1)
 
     def artefact(self, name: str) -> Artefact:
-        if name not in self.artefacts:
-            raise unknown("artefact", name, self.artefacts, "config/grid.yaml")
-        return self.artefacts[name]
+        return look_up("artefact", name, self.artefacts, "config/grid.yaml")
 
     def rows_of(self, name: str) -> list[str]:
         """The methods that an artefact has in the grid or here; a scale may leave out some, or all."""
@@ -76,9 +75,7 @@ class Plan(Trainings):
         return sorted({name.partition("/")[0] for name in trained + probed})
 
     def run(self, run_id: str) -> TrainRun:
-        if run_id not in self.runs:
-            raise unknown("run", run_id, self.runs, f"scale {self.name}")
-        return self.runs[run_id]
+        return look_up("run", run_id, self.runs, f"scale {self.name}")
 
     def training_spec(self, run: str) -> str:
         return write_spec(self.grid["registry"], self.run(run))

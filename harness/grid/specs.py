@@ -14,10 +14,10 @@ from typing import Any
 
 from harness.attacks import autoattack
 from harness.core.config import merged
-from harness.core.errors import expected, unknown
+from harness.core.errors import expected
 from harness.core.paths import canonical, restored
 from harness.grid import columns
-from harness.grid.build import DEFAULT_PRESET, Builder, fraction, registry
+from harness.grid.build import DEFAULT_PRESET, Builder, fraction, look_up, registry
 from harness.grid.columns import Columns, EvalRun
 from harness.training import learner, runs
 from harness.training.contracts import Method
@@ -46,19 +46,15 @@ class Trainings:
 
     def _named(self, section: str, name: str) -> str:
         """The scale's stand-in for a name of the papers."""
-        known = self.grid[section]
+        kind, where = section.rstrip("s"), f"config/grid.yaml's {section}"
         for candidate in (name, self.scale[section].get(name, name)):
-            if candidate not in known:
-                raise unknown(
-                    section.rstrip("s"), candidate, known, f"config/grid.yaml's {section}"
-                )
+            look_up(kind, candidate, self.grid[section], where)
         return candidate
 
     def _builder(self, dataset: str, network: str, instead: Mapping[str, str]) -> Builder:
         threats = self.grid["datasets"][dataset]["threats"]
         for name in [*instead, *instead.values()]:
-            if name not in threats:
-                raise unknown("threat", name, threats, f"data set {dataset}")
+            look_up("threat", name, threats, f"data set {dataset}")
         return Builder(
             methods=self._methods,
             entries=self.entries,
@@ -96,8 +92,8 @@ class Trainings:
         self, slug: str, dataset: str, network: str, seed: int, artefact: Mapping[str, Any]
     ) -> TrainRun:
         builder = self._builder(dataset, network, artefact.get("threats", {}))
-        method = builder.method(slug)
         entry = builder.entry(slug)
+        method = builder.build(entry, f"methods.{slug}")
         preset = self.presets[entry.get("preset", DEFAULT_PRESET)]
         own = preset.get("recipes", {}).get(entry["method"], {})
         of_set = self.grid["datasets"][dataset].get("recipe", {})
@@ -108,7 +104,7 @@ class Trainings:
         inherited = {key: value for key, value in artefact.items() if key != "watch"}
         parents = [
             self.train_run(parent, dataset, network, seed, inherited).id
-            for parent in builder.parents(slug)
+            for parent in entry.get("parents", ())
         ]
         run = TrainRun(
             dataset=dataset,
@@ -148,9 +144,8 @@ def read_spec(text: str) -> Any:
         known = [one for place in places for one in vars(place).values() if isinstance(one, type)]
         classes = {one.__name__: one for one in known if is_dataclass(one)}
         work = restored(content["run"], classes)
-        same = work.id == content["id"]
+        if work.id != content["id"]:
+            raise expected(f"the spec of {content['id']}", f"that of {work.id}", "start Snakemake")
+        return work
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise expected("a spec that the workflow wrote", f"{error!r}", "start Snakemake") from None
-    if not same:
-        raise expected(f"the spec of {content['id']}", f"that of {work.id}", "start Snakemake")
-    return work
