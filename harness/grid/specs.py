@@ -23,9 +23,6 @@ from harness.training import learner, runs
 from harness.training.contracts import Method
 from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
 
-# What an artefact's entry may change in the training of its methods.
-_OF_ARTEFACT = ("watch", "recipe", "threats")
-
 
 class Trainings:
     """The runs of a grid at one scale, planned when they are asked for."""
@@ -36,7 +33,6 @@ class Trainings:
         self.entries = dict(grid["methods"])  # and the variants that artefacts ask for
         self.presets = merged(grid["presets"], scale.get("presets", {}))
         self._methods = registry(grid["registry"])
-        self._planned: dict[tuple, TrainRun] = {}  # by the names that ask for it
 
     def dataset(self, name: str) -> str:
         return self._named("datasets", name)
@@ -74,23 +70,10 @@ class Trainings:
     ) -> TrainRun:
         """The run that trains a grid's method; its parents are planned along with it.
 
-        `artefact` is the entry that asks for it. Two tables may train one method in two ways: then it
-        is two runs.
+        `artefact` is the entry that asks for it, which may change `watch`, `recipe` and `threats`. Two
+        tables may train one method in two ways: then it is two runs.
         """
-        dataset, network = self.dataset(dataset), self.network(network)
-        own = {key: artefact[key] for key in _OF_ARTEFACT if artefact and key in artefact}
-        key = (slug, dataset, network, seed, json.dumps(own, sort_keys=True))
-        if key not in self._planned:
-            self._planned[key] = self._train_run(slug, dataset, network, seed, own)
-        return self._planned[key]
-
-    def _watch(self, dataset: str, entry: Mapping[str, Any]) -> Watch:
-        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
-        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
-
-    def _train_run(
-        self, slug: str, dataset: str, network: str, seed: int, artefact: Mapping[str, Any]
-    ) -> TrainRun:
+        artefact, dataset, network = artefact or {}, self.dataset(dataset), self.network(network)
         builder = self._builder(dataset, network, artefact.get("threats", {}))
         entry = builder.entry(slug)
         method = builder.build(entry, f"methods.{slug}")
@@ -100,7 +83,6 @@ class Trainings:
         of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
         recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
         augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
-        watch = artefact.get("watch")
         inherited = {key: value for key, value in artefact.items() if key != "watch"}
         parents = [
             self.train_run(parent, dataset, network, seed, inherited).id
@@ -114,9 +96,15 @@ class Trainings:
             selection=self._selection(preset, dataset, method),
             seed=seed,
             parents=tuple(parents),
-            watch=self._watch(dataset, watch) if watch else None,
+            watch=self._watch(dataset, artefact.get("watch")),
         )
         return self.runs.setdefault(run.id, run)
+
+    def _watch(self, dataset: str, entry: Mapping[str, Any] | None) -> Watch | None:
+        if not entry:
+            return None
+        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
+        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
 
     def _selection(self, preset: Mapping[str, Any], dataset: str, method: Method) -> Selection:
         """An epoch is judged in the norms that its method trains against: threats go by their names."""
