@@ -24,6 +24,7 @@ from harness.core.errors import UserError, expected, unknown
 from harness.training.contracts import Method
 from harness.training.learner import Optim, Single
 
+Config = Mapping[str, Any]  # a file of config/, a section or an entry of it
 DEFAULT_PRESET = "unified"
 _SINGLE = "single"  # in presets and scales: the fields that all one-objective methods share
 # Resolving annotations is most of the cost of planning.
@@ -36,7 +37,7 @@ def registry(address: str) -> dict[str, type]:
     return getattr(importlib.import_module(module), name)
 
 
-def look_up(kind: str, name: str, table: Mapping[str, Any], where: str) -> Any:
+def look_up(kind: str, name: str, table: Config, where: str) -> Any:
     """What a name of the config stands for."""
     if name not in table:
         raise unknown(kind, name, table, where)
@@ -46,11 +47,11 @@ def look_up(kind: str, name: str, table: Mapping[str, Any], where: str) -> Any:
 @dataclass(frozen=True)
 class Builder:
     methods: Mapping[str, type]  # registry: name -> dataclass
-    entries: Mapping[str, Any]  # the grid's methods: slug -> entry
-    threats: Mapping[str, Any]  # of the data set
-    optims: Mapping[str, Any]  # of the network
-    presets: Mapping[str, Any]
-    overlay: Mapping[str, Any]  # of the scale
+    entries: Config  # the grid's methods: slug -> entry
+    threats: Config  # of the data set
+    optims: Config  # of the network
+    presets: Config
+    overlay: Config  # of the scale
 
     def entry(self, slug: str) -> dict[str, Any]:
         """A grid's entry. `slug@preset` asks for a preset by name, so there the preset wins."""
@@ -63,12 +64,12 @@ class Builder:
             entry["preset"] = preset
         return entry
 
-    def _layers(self, source: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
+    def _layers(self, source: Config, name: str, where: str) -> list[Config]:
         """What a preset or a scale says of a method: in general first, then of it in particular."""
         alone = hasattr(look_up("method class", name, self.methods, where), "start")
         return [source.get(key, {}) for key in ([name] if alone else [_SINGLE, name])]
 
-    def build(self, spec: Mapping[str, Any], where: str) -> Method:
+    def build(self, spec: Config, where: str) -> Method:
         entry = {key: value for key, value in spec.items() if key != "parents"}
         name, preset = entry.pop("method"), entry.pop("preset", DEFAULT_PRESET)
         cls = look_up("method class", name, self.methods, where)
@@ -88,7 +89,7 @@ class Builder:
         single = {"optim": "robust", **entry, "objective": objective}
         return self._dataclass(Single, single, where, preset)
 
-    def _dataclass(self, cls: type, entry: Mapping[str, Any], where: str, preset: str) -> Any:
+    def _dataclass(self, cls: type, entry: Config, where: str, preset: str) -> Any:
         hints, values = {field.name: _hints(cls)[field.name] for field in fields(cls)}, {}
         for key, value in entry.items():
             hint = look_up("field", key, hints, f"{where} ({cls.__name__})")
@@ -105,12 +106,9 @@ class Builder:
             return self._coerce(hint, value, where, preset)
         if origin is tuple:
             return self._tuple(arguments, value, where, preset)
-        if hint is Threat:
-            return self._threat(value, where, preset)
-        if hint is Optim:
-            return self._optim(value, where, preset)
-        if hint is Single and not isinstance(value, Single):
-            return self._learner(value, where, preset)
+        named = {Threat: self._threat, Optim: self._optim, Single: self._learner}
+        if hint in named and not isinstance(value, hint):
+            return named[hint](value, where, preset)
         if is_dataclass(hint) and isinstance(value, Mapping):
             return self._dataclass(typing.cast(type, hint), value, where, preset)
         return _plain(hint, value, where)
@@ -125,7 +123,7 @@ class Builder:
         return tuple(self._coerce(h, v, f"{where}[{i}]", preset) for i, (h, v) in enumerate(pairs))
 
     def _named(
-        self, table: Mapping[str, Any], kind: str, name: str, where: str, preset: str
+        self, table: Config, kind: str, name: str, where: str, preset: str
     ) -> dict[str, Any]:
         """A table's entry, with its own overlay for the preset, if it has one."""
         entry = look_up(kind, name, table, where)
@@ -178,7 +176,7 @@ def fraction(value: Any, where: str) -> Fraction:
 
 
 def build_attack(
-    make: Callable[..., Staged], offered: Mapping[str, Any], fields: Mapping[str, Any], where: str
+    make: Callable[..., Staged], offered: Config, fields: Config, where: str
 ) -> Staged:
     """The attack of a column: of what is `offered` it takes what it names, and all `fields`."""
     parameters = _signature(make).parameters
@@ -190,7 +188,7 @@ def build_attack(
     return _made(make, {**given, **fields}, where)
 
 
-def _made(make: Callable[..., Any], values: Mapping[str, Any], where: str) -> Any:
+def _made(make: Callable[..., Any], values: Config, where: str) -> Any:
     for name, parameter in _signature(make).parameters.items():
         if parameter.default is parameter.empty and name not in values:
             raise expected(f"a value for {name} in {where}", "none", f"add {name}: ...")

@@ -3,7 +3,7 @@ number. Torch-free."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +20,7 @@ from harness.core.paths import fingerprint
 from harness.data import frames
 from harness.data.corruptions import MAIN, REVISION
 from harness.data.corruptions.sequences import FRAMES
-from harness.grid.build import build_attack, fraction, look_up, registry
+from harness.grid.build import Config, build_attack, fraction, look_up, registry
 
 PROTOCOLS = ("as_named", "released", "l2")
 # How AutoAttack is measured in an artefact: its components' records joined, or one record of a cascade.
@@ -119,7 +119,7 @@ class Column:
 class Columns:
     """The grid's columns at one scale; data sets go by the name of what is really measured."""
 
-    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any]) -> None:
+    def __init__(self, grid: Config, scale: Config) -> None:
         self.grid, self.scale = grid, scale
         for name in scale["test"].get("examples_of", {}):
             look_up("data set", name, grid["datasets"], "the scale's test.examples_of")
@@ -144,7 +144,7 @@ class Columns:
         attack, test = self._attack(self.column(column, protocol), dataset), self.scale["test"]
         return Probe(dataset, self.examples(dataset), attack, test["batch_size"])
 
-    def _attack(self, entry: Mapping[str, Any], dataset: str) -> Staged | None:
+    def _attack(self, entry: Config, dataset: str) -> Staged | None:
         """The attack of a column; the grid may name a registry of its own as `attacks`."""
         attacks = registry(self.grid.get("attacks", "harness.attacks:ATTACKS"))
         known, where = {"none": None, **attacks}, f"a column with attack: {entry['attack']}"
@@ -213,9 +213,7 @@ class Columns:
             if "attack" in self.column(name) and self.affords(name, dataset, protocol)
         )
 
-    def _corrupted(
-        self, entry: Mapping[str, Any], dataset: str
-    ) -> tuple[Formula, tuple[Probe, ...]]:
+    def _corrupted(self, entry: Config, dataset: str) -> tuple[Formula, tuple[Probe, ...]]:
         """A mean over corrupted versions of the test images, or over sequences of them."""
         examples, size = self.examples(dataset), self.scale["test"]["batch_size"] * _FORWARD_BATCHES
         if entry["corrupted"] == "c":

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from harness.core.config import merged, read_grid, read_scale
 from harness.core.errors import expected, unknown
 from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count, variants
-from harness.grid.build import look_up
+from harness.grid.build import Config, look_up
 from harness.grid.columns import PROTOCOLS, EvalRun, Formula, Probe
 from harness.grid.specs import Trainings, write_spec
 from harness.training.runs import TrainRun
@@ -23,7 +21,7 @@ from harness.training.runs import TrainRun
 class Plan(Trainings):
     """A grid resolved at one scale: trainings, evaluations, artefacts. Imports no torch."""
 
-    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any], name: str) -> None:
+    def __init__(self, grid: Config, scale: Config, name: str) -> None:
         super().__init__(grid, scale)
         self.name = name
         self._probes: dict[str, dict[str, Probe]] = defaultdict(dict)  # run -> its probes
@@ -91,7 +89,7 @@ class Plan(Trainings):
         label = self.grid["labels"].get(slug, slug)
         return f"{label}, {self.presets[preset]['label']}" if preset else label
 
-    def _rows(self, entry: Mapping[str, Any], panels: list[Panel]) -> list[Row]:
+    def _rows(self, entry: Config, panels: list[Panel]) -> list[Row]:
         rows, methods = [], [method for panel in panels for method in panel.methods]
         for dataset, network, method in product(entry["datasets"], entry["networks"], methods):
             seeds = self.scale["seeds"][: seed_count(entry, dataset)]
@@ -99,7 +97,7 @@ class Plan(Trainings):
             rows.append(Row(method, dataset, network, tuple(runs)))
         return rows
 
-    def _panels(self, entry: Mapping[str, Any]) -> list[Panel]:
+    def _panels(self, entry: Config) -> list[Panel]:
         """One for each variation; the methods that are listed plainly lead the first."""
         plain, panels = tuple(entry.get("methods", ())), []
         for variation in entry.get("vary", ()):
@@ -109,7 +107,7 @@ class Plan(Trainings):
         first, *others = panels or [Panel((), ())]
         return [replace(first, methods=plain + first.methods), *others]
 
-    def _artefact(self, name: str, entry: Mapping[str, Any]) -> Artefact:
+    def _artefact(self, name: str, entry: Config) -> Artefact:
         panels = self._panels(entry)
         rows, cells = self._rows(entry, panels), []
         protocol, columns = entry.get("protocol", PROTOCOLS[0]), tuple(entry.get("columns", ()))

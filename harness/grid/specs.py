@@ -17,7 +17,7 @@ from harness.core.config import merged
 from harness.core.errors import expected
 from harness.core.paths import canonical, restored
 from harness.grid import columns
-from harness.grid.build import DEFAULT_PRESET, Builder, fraction, look_up, registry
+from harness.grid.build import DEFAULT_PRESET, Builder, Config, fraction, look_up, registry
 from harness.grid.columns import Columns, EvalRun
 from harness.training import learner, runs
 from harness.training.contracts import Method
@@ -27,7 +27,7 @@ from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, t
 class Trainings:
     """The runs of a grid at one scale, planned when they are asked for."""
 
-    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any]) -> None:
+    def __init__(self, grid: Config, scale: Config) -> None:
         self.grid, self.scale, self.columns = grid, scale, Columns(grid, scale)
         self.runs: dict[str, TrainRun] = {}
         self.entries = dict(grid["methods"])  # and the variants that artefacts ask for
@@ -61,12 +61,7 @@ class Trainings:
         )
 
     def train_run(
-        self,
-        slug: str,
-        dataset: str,
-        network: str,
-        seed: int,
-        artefact: Mapping[str, Any] | None = None,
+        self, slug: str, dataset: str, network: str, seed: int, artefact: Config | None = None
     ) -> TrainRun:
         """The run that trains a grid's method; its parents are planned along with it.
 
@@ -100,13 +95,13 @@ class Trainings:
         )
         return self.runs.setdefault(run.id, run)
 
-    def _watch(self, dataset: str, entry: Mapping[str, Any] | None) -> Watch | None:
+    def _watch(self, dataset: str, entry: Config | None) -> Watch | None:
         if not entry:
             return None
         moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
         return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
 
-    def _selection(self, preset: Mapping[str, Any], dataset: str, method: Method) -> Selection:
+    def _selection(self, preset: Config, dataset: str, method: Method) -> Selection:
         """An epoch is judged in the norms that its method trains against: threats go by their names."""
         entry = merged(self.scale["selection"], preset.get("selection", {}))
         if entry["use"] == "last":
