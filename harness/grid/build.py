@@ -122,9 +122,7 @@ class Builder:
         pairs = zip(inner, value, strict=True)
         return tuple(self._coerce(h, v, f"{where}[{i}]", preset) for i, (h, v) in enumerate(pairs))
 
-    def _named(
-        self, table: Config, kind: str, name: str, where: str, preset: str
-    ) -> dict[str, Any]:
+    def _named(self, table: Config, kind: str, name: str, where: str, preset: str) -> Config:
         """A table's entry, with its own overlay for the preset, if it has one."""
         entry = look_up(kind, name, table, where)
         plain = {key: value for key, value in entry.items() if key not in self.presets}
@@ -189,6 +187,7 @@ def build_attack(
 
 
 def _made(make: Callable[..., Any], values: Config, where: str) -> Any:
+    """Calls `make`; the error for a missing or a refused value says where in the config it is."""
     for name, parameter in _signature(make).parameters.items():
         if parameter.default is parameter.empty and name not in values:
             raise expected(f"a value for {name} in {where}", "none", f"add {name}: ...")

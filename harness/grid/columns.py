@@ -193,8 +193,7 @@ class Columns:
         if "measured" in entry:
             return Column(name, Formula("measured", (entry["measured"],)), lower_is_better=True)
         if "corrupted" in entry:
-            formula, probes = self._corrupted(entry, dataset)
-            return Column(name, formula, probes, lower_is_better=bool(entry.get("flips")))
+            return self._corrupted(name, entry, dataset)
         probe = self.probe(name, dataset, protocol)
         probes, formula = (probe,), Formula("probe", (probe.id,))
         if isinstance(probe.attack, Cascade) and autoattack == COMPONENTWISE:
@@ -213,21 +212,22 @@ class Columns:
             if "attack" in self.column(name) and self.affords(name, dataset, protocol)
         )
 
-    def _corrupted(self, entry: Config, dataset: str) -> tuple[Formula, tuple[Probe, ...]]:
+    def _corrupted(self, name: str, entry: Config, dataset: str) -> Column:
         """A mean over corrupted versions of the test images, or over sequences of them."""
         examples, size = self.examples(dataset), self.scale["test"]["batch_size"] * _FORWARD_BATCHES
         if entry["corrupted"] == "c":
             op, pairs = "probe", product(MAIN, entry["severities"])
-            names = [f"{dataset}-c/{corruption}/{severity}" for corruption, severity in pairs]
+            sets = [f"{dataset}-c/{corruption}/{severity}" for corruption, severity in pairs]
         else:
             op = "flips" if entry.get("flips") else "frames"
-            names = [f"{dataset}-p/{sequence}" for sequence in FRAMES]
+            sets = [f"{dataset}-p/{sequence}" for sequence in FRAMES]
         probes, parts = [], []
-        for name in names:
-            probe = Probe(name, examples * frames(name), None, size, corruptions=REVISION)
+        for one in sets:
+            probe = Probe(one, examples * frames(one), None, size, corruptions=REVISION)
             probes.append(probe)
-            parts.append(Formula(op, (probe.id,), None if op == "probe" else name))
-        return Formula("mean", tuple(parts)), tuple(probes)
+            parts.append(Formula(op, (probe.id,), None if op == "probe" else one))
+        formula, flips = Formula("mean", tuple(parts)), op == "flips"
+        return Column(name, formula, tuple(probes), lower_is_better=flips)
 
     def pgd(self, dataset: str, threat: str, steps: int, times: float = 1) -> PGD:
         threats = self.grid["datasets"][dataset]["threats"]

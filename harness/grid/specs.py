@@ -78,9 +78,8 @@ class Trainings:
         of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
         recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
         augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
-        inherited = {key: value for key, value in artefact.items() if key != "watch"}
         parents = [
-            self.train_run(parent, dataset, network, seed, inherited).id
+            self.train_run(parent, dataset, network, seed, {**artefact, "watch": None}).id
             for parent in entry.get("parents", ())
         ]
         run = TrainRun(
