@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 from typing import Any
 
 from harness.core.config import merged
 from harness.core.errors import unknown
+from harness.grid.build import Config, look_up
 from harness.grid.columns import Column, Formula
 
 VARIANT = "~"  # base~label~label: a method with the fields that an axis changes
@@ -63,7 +65,7 @@ class Artefact:
     cells: tuple[Cell, ...]
     attacks: Mapping[str, tuple[Column, ...]]  # data set -> all columns that check its records
     panels: tuple[Panel, ...]  # one for each variation
-    show: Mapping[str, Any]  # settings of a figure's kind
+    show: Config  # settings of a figure's kind
     published_rows: Mapping[str, str]  # our row -> the printed row beside it, where names differ
 
     @property
@@ -81,7 +83,7 @@ class Artefact:
         return (".csv", *views, ".json")
 
 
-def only(entry: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:
+def only(entry: Config, rows: Collection[str]) -> dict[str, Any]:
     """An artefact's entry with the methods that a scale has. Variations are kept."""
 
     def kept(methods: Any) -> Any:
@@ -91,7 +93,7 @@ def only(entry: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:
     return {**entry, "methods": kept(entry.get("methods", [])), "show": shown}
 
 
-def seed_count(entry: Mapping[str, Any], dataset: str) -> int:
+def seed_count(entry: Config, dataset: str) -> int:
     """How many seeds an artefact's entry asks for, on all its data sets or on each."""
     wanted = entry.get("seeds", 1)
     if not isinstance(wanted, Mapping):
@@ -101,20 +103,16 @@ def seed_count(entry: Mapping[str, Any], dataset: str) -> int:
     return wanted.get(dataset, 1)
 
 
-def variants(grid: Mapping[str, Any], variation: Mapping[str, Any]) -> dict[str, Any]:
+def variants(grid: Config, variation: Config) -> dict[str, Any]:
     """The entries of an ablation, `{of: method, over: [axis, ...]}`, by their slugs."""
     base, axes = variation["of"], variation["over"]
-    for axis in axes:
-        if axis not in grid["axes"]:
-            raise unknown("axis", axis, grid["axes"], "config/grid.yaml's axes")
-    if base not in grid["methods"]:
-        raise unknown("method", base, grid["methods"], "config/grid.yaml's methods")
+    known, where = grid["axes"], "config/grid.yaml's axes"
+    choices = [look_up("axis", axis, known, where).items() for axis in axes]
+    method = look_up("method", base, grid["methods"], "config/grid.yaml's methods")
     entries = {}
-    for values in product(*(grid["axes"][axis].items() for axis in axes)):
-        entry = grid["methods"][base]
-        for _, fields in values:
-            entry = merged(entry, fields)
-        entries[VARIANT.join([base, *(str(label) for label, _ in values)])] = entry
+    for values in product(*choices):
+        slug = VARIANT.join([base, *(str(label) for label, _ in values)])
+        entries[slug] = reduce(merged, (fields for _, fields in values), method)
     return entries
 
 
@@ -153,18 +151,14 @@ def entries(artefacts: Mapping[str, Artefact]) -> dict[str, list[Entry]]:
     for artefact in artefacts.values():
         if artefact.kind != "table":
             continue
-        by_row = {
-            (cell.dataset, cell.network, cell.method): cell
-            for cell in artefact.cells
-            if cell.meaning.attack == "none"
-        }
-        for cell in artefact.cells:
-            row = (cell.dataset, cell.network, cell.method)
-            if cell.meaning.attack != "aa" or row not in by_row:
+        cells = [((cell.dataset, cell.network, cell.method), cell) for cell in artefact.cells]
+        natural = {row: cell for row, cell in cells if cell.meaning.attack == "none"}
+        for row, cell in cells:
+            if cell.meaning.attack != "aa" or row not in natural:
                 continue
             norm = ROBUSTBENCH[cell.meaning.balls[0].norm]
             name = "_".join([*row, norm]).replace("@", "-")
-            entry = Entry(artefact, cell, by_row[row])
+            entry = Entry(artefact, cell, natural[row])
             model = (*row[:2], cell.method.partition("@")[0], entry.run, norm)
             if first.setdefault(row, entry.run) != entry.run:
                 name = f"{name}-{artefact.name}"

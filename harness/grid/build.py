@@ -12,7 +12,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -24,11 +24,11 @@ from harness.core.errors import UserError, expected, unknown
 from harness.training.contracts import Method
 from harness.training.learner import Optim, Single
 
+Config = Mapping[str, Any]  # a file of config/, a section or an entry of it
 DEFAULT_PRESET = "unified"
 _SINGLE = "single"  # in presets and scales: the fields that all one-objective methods share
-
-
-_hints = cache(typing.get_type_hints)  # resolving annotations is most of the cost of planning
+# Resolving annotations is most of the cost of planning.
+_hints, _signature = cache(typing.get_type_hints), cache(inspect.signature)
 
 
 def registry(address: str) -> dict[str, type]:
@@ -37,85 +37,64 @@ def registry(address: str) -> dict[str, type]:
     return getattr(importlib.import_module(module), name)
 
 
+def look_up(kind: str, name: str, table: Config, where: str) -> Any:
+    """What a name of the config stands for."""
+    if name not in table:
+        raise unknown(kind, name, table, where)
+    return table[name]
+
+
 @dataclass(frozen=True)
 class Builder:
     methods: Mapping[str, type]  # registry: name -> dataclass
-    entries: Mapping[str, Any]  # the grid's methods: slug -> entry
-    threats: Mapping[str, Any]  # of the data set
-    optims: Mapping[str, Any]  # of the network
-    presets: Mapping[str, Any]
-    overlay: Mapping[str, Any]  # of the scale
+    entries: Config  # the grid's methods: slug -> entry
+    threats: Config  # of the data set
+    optims: Config  # of the network
+    presets: Config
+    overlay: Config  # of the scale
 
     def entry(self, slug: str) -> dict[str, Any]:
         """A grid's entry. `slug@preset` asks for a preset by name, so there the preset wins."""
         slug, _, preset = slug.partition("@")
-        if slug not in self.entries:
-            raise unknown("method", slug, self.entries, "config/grid.yaml's methods")
-        entry = dict(self.entries[slug])
+        entry = dict(look_up("method", slug, self.entries, "config/grid.yaml's methods"))
         if preset:
-            for layer in self._layers(self._preset(preset, slug), entry["method"], slug):
+            source = look_up("preset", preset, self.presets, slug)
+            for layer in self._layers(source, entry["method"], slug):
                 entry = merged(entry, layer)
             entry["preset"] = preset
         return entry
 
-    def _preset(self, name: str, where: str) -> Mapping[str, Any]:
-        if name not in self.presets:
-            raise unknown("preset", name, self.presets, where)
-        return self.presets[name]
-
-    def _class(self, name: str, where: str) -> type:
-        if name not in self.methods:
-            raise unknown("method class", name, self.methods, where)
-        return self.methods[name]
-
-    def _layers(self, source: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
+    def _layers(self, source: Config, name: str, where: str) -> list[Config]:
         """What a preset or a scale says of a method: in general first, then of it in particular."""
-        alone = hasattr(self._class(name, where), "start")
+        alone = hasattr(look_up("method class", name, self.methods, where), "start")
         return [source.get(key, {}) for key in ([name] if alone else [_SINGLE, name])]
 
-    def method(self, slug: str) -> Method:
-        return self.build(self.entry(slug), f"methods.{slug}")
-
-    def parents(self, slug: str) -> tuple[str, ...]:
-        return tuple(self.entry(slug).get("parents", ()))
-
-    def build(self, spec: Mapping[str, Any], where: str) -> Method:
+    def build(self, spec: Config, where: str) -> Method:
         entry = {key: value for key, value in spec.items() if key != "parents"}
         name, preset = entry.pop("method"), entry.pop("preset", DEFAULT_PRESET)
-        cls = self._class(name, where)
-        for source in (self.overlay, self._preset(preset, where)):
+        cls = look_up("method class", name, self.methods, where)
+        for source in (self.overlay, look_up("preset", preset, self.presets, where)):
             for layer in reversed(self._layers(source, name, where)):
                 entry = merged(layer, entry)
+        own = {field.name for field in fields(cls)}
         if hasattr(cls, "start"):  # it owns its update; the others are run by a Single
-            if "optim" in {f.name for f in fields(cls)}:
+            if "optim" in own:
                 entry.setdefault("optim", "robust")
             return self._dataclass(cls, entry, where, preset)
-        own = {f.name for f in fields(cls)}
         allowed = own | {"optim", "average"}
         for key in entry.keys() - allowed:
             raise unknown("field", key, allowed, where)
-        objective = self._dataclass(
-            cls, {key: value for key, value in entry.items() if key in own}, where, preset
-        )
-        single = {key: value for key, value in entry.items() if key not in own}
-        single.setdefault("optim", "robust")
-        return self._dataclass(Single, {**single, "objective": objective}, where, preset)
+        of_objective = {key: entry.pop(key) for key in list(entry) if key in own}
+        objective = self._dataclass(cls, of_objective, where, preset)
+        single = {"optim": "robust", **entry, "objective": objective}
+        return self._dataclass(Single, single, where, preset)
 
-    def _dataclass(self, cls: type, entry: Mapping[str, Any], where: str, preset: str) -> Any:
-        hints = _hints(cls)
-        known = {f.name: f for f in fields(cls)}
-        values = {}
+    def _dataclass(self, cls: type, entry: Config, where: str, preset: str) -> Any:
+        hints, values = {field.name: _hints(cls)[field.name] for field in fields(cls)}, {}
         for key, value in entry.items():
-            if key not in known:
-                raise unknown("field", key, known, f"{where} ({cls.__name__})")
-            values[key] = self._coerce(hints[key], value, f"{where}.{key}", preset)
-        for name, field in known.items():
-            if field.default is MISSING and field.default_factory is MISSING and name not in values:
-                raise expected(f"a value for {name} in {where}", "none", f"add {name}: ...")
-        try:
-            return cls(**values)
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from None
+            hint = look_up("field", key, hints, f"{where} ({cls.__name__})")
+            values[key] = self._coerce(hint, value, f"{where}.{key}", preset)
+        return _made(cls, values, where)
 
     def _coerce(self, hint: Any, value: Any, where: str, preset: str) -> Any:
         """A value of a config as its field's type wants it."""
@@ -127,12 +106,9 @@ class Builder:
             return self._coerce(hint, value, where, preset)
         if origin is tuple:
             return self._tuple(arguments, value, where, preset)
-        if hint is Threat:
-            return self.threat(value, where, preset)
-        if hint is Optim:
-            return self._optim(value, where, preset)
-        if hint is Single and not isinstance(value, Single):
-            return self._learner(value, where, preset)
+        named = {Threat: self._threat, Optim: self._optim, Single: self._learner}
+        if hint in named and not isinstance(value, hint):
+            return named[hint](value, where, preset)
         if is_dataclass(hint) and isinstance(value, Mapping):
             return self._dataclass(typing.cast(type, hint), value, where, preset)
         return _plain(hint, value, where)
@@ -146,24 +122,19 @@ class Builder:
         pairs = zip(inner, value, strict=True)
         return tuple(self._coerce(h, v, f"{where}[{i}]", preset) for i, (h, v) in enumerate(pairs))
 
-    def _named(
-        self, table: Mapping[str, Any], kind: str, name: str, where: str, preset: str
-    ) -> dict[str, Any]:
+    def _named(self, table: Config, kind: str, name: str, where: str, preset: str) -> Config:
         """A table's entry, with its own overlay for the preset, if it has one."""
-        if name not in table:
-            raise unknown(kind, name, table, where)
-        entry = {key: value for key, value in table[name].items() if key not in self.presets}
-        return merged(entry, table[name].get(preset, {}))
+        entry = look_up(kind, name, table, where)
+        plain = {key: value for key, value in entry.items() if key not in self.presets}
+        return merged(plain, entry.get(preset, {}))
 
-    def threat(self, name: str, where: str, preset: str = DEFAULT_PRESET) -> Threat:
+    def _threat(self, name: str, where: str, preset: str) -> Threat:
         entry = self._named(self.threats, "threat", name, where, preset)
         eps, step = (fraction(entry[key], f"threat {name}, {key}") for key in ("eps", "step"))
         return Threat(Ball(entry["norm"], eps), step, entry["steps"])
 
     def _optim(self, value: Any, where: str, preset: str) -> Optim:
-        if isinstance(value, str):
-            value = {"like": value}
-        value = dict(value)
+        value = {"like": value} if isinstance(value, str) else dict(value)
         like = value.pop("like", "robust")
         entry = merged(self._named(self.optims, "optim", like, where, preset), value)
         return self._dataclass(Optim, entry, where, preset)
@@ -176,10 +147,9 @@ class Builder:
         if hasattr(self.methods.get(base["method"]), "start"):
             raise expected(f"a one-objective method at {where}", slug, "use nt, at, trades1, ...")
         if isinstance(value.get("optim"), Mapping):  # {lr: ...} means: this learner's, but lr
-            like = base.get("optim", "robust")
-            value["optim"] = merged(
-                {"like": like} if isinstance(like, str) else like, value["optim"]
-            )
+            own = base.get("optim", "robust")
+            own = {"like": own} if isinstance(own, str) else own
+            value["optim"] = merged(own, value["optim"])
         return typing.cast(Single, self.build({"preset": preset, **base, **value}, where))
 
 
@@ -204,25 +174,24 @@ def fraction(value: Any, where: str) -> Fraction:
 
 
 def build_attack(
-    make: Callable[..., Staged],
-    ball: Ball,
-    step: Fraction,
-    autoattack: Mapping[str, int],
-    fields: Mapping[str, Any],
-    where: str,
+    make: Callable[..., Staged], offered: Config, fields: Config, where: str
 ) -> Staged:
-    """The attack of a column; `fields` are what the column says beside `attack` and `threat`."""
-    parameters = inspect.signature(make).parameters
-    offered = {"ball": ball, "step": step, "autoattack": autoattack}
+    """The attack of a column: of what is `offered` it takes what it names, and all `fields`."""
+    parameters = _signature(make).parameters
     own = [name for name in parameters if name not in offered]
     for name in fields:
         if name not in own:
             raise unknown("field", name, ["attack", "threat", "times", *own], where)
-    for name in own:
-        if name not in fields and parameters[name].default is inspect.Parameter.empty:
-            raise expected(f"a value for {name} in {where}", "none", f"add {name}: ...")
     given = {name: value for name, value in offered.items() if name in parameters}
+    return _made(make, {**given, **fields}, where)
+
+
+def _made(make: Callable[..., Any], values: Config, where: str) -> Any:
+    """Calls `make`; the error for a missing or a refused value says where in the config it is."""
+    for name, parameter in _signature(make).parameters.items():
+        if parameter.default is parameter.empty and name not in values:
+            raise expected(f"a value for {name} in {where}", "none", f"add {name}: ...")
     try:
-        return make(**given, **fields)
+        return make(**values)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None

@@ -3,7 +3,7 @@ number. Torch-free."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -15,12 +15,12 @@ from harness.attacks.autoattack import STANDARD, Cascade
 from harness.attacks.balls import Ball
 from harness.attacks.pgd import PGD
 from harness.core.config import merged
-from harness.core.errors import expected, unknown
+from harness.core.errors import expected
 from harness.core.paths import fingerprint
 from harness.data import frames
 from harness.data.corruptions import MAIN, REVISION
 from harness.data.corruptions.sequences import FRAMES
-from harness.grid.build import build_attack, fraction, registry
+from harness.grid.build import Config, build_attack, fraction, look_up, registry
 
 PROTOCOLS = ("as_named", "released", "l2")
 # How AutoAttack is measured in an artefact: its components' records joined, or one record of a cascade.
@@ -119,11 +119,10 @@ class Column:
 class Columns:
     """The grid's columns at one scale; data sets go by the name of what is really measured."""
 
-    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any]) -> None:
+    def __init__(self, grid: Config, scale: Config) -> None:
         self.grid, self.scale = grid, scale
         for name in scale["test"].get("examples_of", {}):
-            if name not in grid["datasets"]:
-                raise unknown("data set", name, grid["datasets"], "the scale's test.examples_of")
+            look_up("data set", name, grid["datasets"], "the scale's test.examples_of")
 
     def examples(self, dataset: str) -> int:
         """How many test images a scale takes of a data set, if it has so many."""
@@ -131,9 +130,7 @@ class Columns:
         return test.get("examples_of", {}).get(dataset, test["examples"])
 
     def column(self, name: str, protocol: str = PROTOCOLS[0]) -> dict[str, Any]:
-        if name not in self.grid["columns"]:
-            raise unknown("column", name, self.grid["columns"], "config/grid.yaml")
-        entry = dict(self.grid["columns"][name])
+        entry = dict(look_up("column", name, self.grid["columns"], "config/grid.yaml"))
         own = {key: entry.pop(key, {}) for key in PROTOCOLS}[protocol]
         return merged(entry, own)
 
@@ -147,25 +144,21 @@ class Columns:
         attack, test = self._attack(self.column(column, protocol), dataset), self.scale["test"]
         return Probe(dataset, self.examples(dataset), attack, test["batch_size"])
 
-    def _attack(self, entry: Mapping[str, Any], dataset: str) -> Staged | None:
+    def _attack(self, entry: Config, dataset: str) -> Staged | None:
         """The attack of a column; the grid may name a registry of its own as `attacks`."""
-        kind = entry["attack"]
-        if kind == "none":
-            return None
         attacks = registry(self.grid.get("attacks", "harness.attacks:ATTACKS"))
-        if kind not in attacks:
-            raise unknown("attack", kind, ["none", *attacks], "config/grid.yaml's columns")
-        where = f"a column with attack: {kind}"
+        known, where = {"none": None, **attacks}, f"a column with attack: {entry['attack']}"
+        make = look_up("attack", entry["attack"], known, "config/grid.yaml's columns")
+        if make is None:
+            return None
         if "threat" not in entry:
             raise expected(f"a value for threat in {where}", "none", "add threat: linf")
         threat = self.pgd(dataset, entry["threat"], 1, entry.get("times", 1))
-        fields = {
-            name: value
-            for name, value in entry.items()
-            if name not in ("attack", "threat", "times", "published")
-        }
+        ours = ("attack", "threat", "times", "published")
+        fields = {name: value for name, value in entry.items() if name not in ours}
         budget = self.scale["autoattack"]
-        return build_attack(attacks[kind], threat.ball, threat.step, budget, fields, where)
+        offered = {"ball": threat.ball, "step": threat.step, "autoattack": budget}
+        return build_attack(make, offered, fields, where)
 
     def autoattack(self, names: Iterable[str], protocol: str) -> str | None:
         """How AutoAttack is measured beside these columns: one procedure for all rows of a table.
@@ -193,32 +186,23 @@ class Columns:
         for op in ("all", "mean"):
             if op in entry:
                 parts = [self.resolved(one, dataset, protocol, autoattack) for one in entry[op]]
-                return Column(
-                    name,
-                    Formula(op, tuple(part.formula for part in parts)),
-                    tuple(probe for part in parts for probe in part.probes),
-                    balls=tuple(dict.fromkeys(ball for part in parts for ball in part.balls)),
-                )
+                formula = Formula(op, tuple(part.formula for part in parts))
+                probes = tuple(probe for part in parts for probe in part.probes)
+                balls = dict.fromkeys(ball for part in parts for ball in part.balls)
+                return Column(name, formula, probes, balls=tuple(balls))
         if "measured" in entry:
             return Column(name, Formula("measured", (entry["measured"],)), lower_is_better=True)
         if "corrupted" in entry:
-            formula, probes = self._corrupted(entry, dataset)
-            return Column(name, formula, tuple(probes), lower_is_better=bool(entry.get("flips")))
+            return self._corrupted(name, entry, dataset)
         probe = self.probe(name, dataset, protocol)
-        probes, formula = [probe], Formula("probe", (probe.id,))
+        probes, formula = (probe,), Formula("probe", (probe.id,))
         if isinstance(probe.attack, Cascade) and autoattack == COMPONENTWISE:
-            probes = [replace(probe, attack=component) for component in probe.attack.components]
+            probes = tuple(replace(probe, attack=one) for one in probe.attack.components)
             formula = Formula("all", tuple(Formula("probe", (one.id,)) for one in probes))
         stages = probe.attack.stages if probe.attack else ()
-        kind = entry["attack"]
-        return Column(
-            name,
-            formula,
-            tuple(probes),
-            kind,
-            tuple(dict.fromkeys(ball for stage in stages for ball in stage.balls)),
-            self.column(name)["steps"] if kind == "pgd" else None,
-        )
+        balls = dict.fromkeys(ball for stage in stages for ball in stage.balls)
+        promised = self.column(name)["steps"] if entry["attack"] == "pgd" else None
+        return Column(name, formula, probes, entry["attack"], tuple(balls), promised)
 
     def attacks(self, dataset: str, protocol: str, autoattack: str | None) -> tuple[Column, ...]:
         """Every column that is one attack, or none; some are two names of one record."""
@@ -228,28 +212,26 @@ class Columns:
             if "attack" in self.column(name) and self.affords(name, dataset, protocol)
         )
 
-    def _corrupted(self, entry: Mapping[str, Any], dataset: str) -> tuple[Formula, list[Probe]]:
+    def _corrupted(self, name: str, entry: Config, dataset: str) -> Column:
         """A mean over corrupted versions of the test images, or over sequences of them."""
-        base, kind = dataset, entry["corrupted"]
-        test, parts, probes = self.scale["test"], [], []
-        if kind == "c":
-            pairs = product(MAIN, entry["severities"])
-            names = [f"{base}-c/{corruption}/{severity}" for corruption, severity in pairs]
+        examples, size = self.examples(dataset), self.scale["test"]["batch_size"] * _FORWARD_BATCHES
+        if entry["corrupted"] == "c":
+            op, pairs = "probe", product(MAIN, entry["severities"])
+            sets = [f"{dataset}-c/{corruption}/{severity}" for corruption, severity in pairs]
         else:
-            names = [f"{base}-p/{sequence}" for sequence in FRAMES]
-        for name in names:
-            examples = self.examples(base) * frames(name)
-            size = test["batch_size"] * _FORWARD_BATCHES
-            probe = Probe(name, examples, None, size, corruptions=REVISION)
+            op = "flips" if entry.get("flips") else "frames"
+            sets = [f"{dataset}-p/{sequence}" for sequence in FRAMES]
+        probes, parts = [], []
+        for one in sets:
+            probe = Probe(one, examples * frames(one), None, size, corruptions=REVISION)
             probes.append(probe)
-            op = "probe" if kind == "c" else "flips" if entry.get("flips") else "frames"
-            parts.append(Formula(op, (probe.id,), None if kind == "c" else name))
-        return Formula("mean", tuple(parts)), probes
+            parts.append(Formula(op, (probe.id,), None if op == "probe" else one))
+        formula, flips = Formula("mean", tuple(parts)), op == "flips"
+        return Column(name, formula, tuple(probes), lower_is_better=flips)
 
     def pgd(self, dataset: str, threat: str, steps: int, times: float = 1) -> PGD:
         threats = self.grid["datasets"][dataset]["threats"]
-        if threat not in threats:
-            raise unknown("threat", threat, threats, f"data set {dataset}")
-        entry, where, factor = threats[threat], f"{dataset}'s {threat}", Fraction(str(times))
+        entry = look_up("threat", threat, threats, f"data set {dataset}")
+        where, factor = f"{dataset}'s {threat}", Fraction(str(times))
         ball = Ball(entry["norm"], factor * fraction(entry["eps"], where))
         return PGD(ball, factor * fraction(entry["test_step"], where), steps)

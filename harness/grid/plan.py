@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections import defaultdict
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from harness.core.config import merged, read_grid, read_scale
 from harness.core.errors import expected, unknown
 from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count, variants
-from harness.grid.columns import PROTOCOLS, Column, EvalRun, Formula, Probe
+from harness.grid.build import Config, look_up
+from harness.grid.columns import PROTOCOLS, EvalRun, Formula, Probe
 from harness.grid.specs import Trainings, write_spec
 from harness.training.runs import TrainRun
 
@@ -21,24 +21,20 @@ from harness.training.runs import TrainRun
 class Plan(Trainings):
     """A grid resolved at one scale: trainings, evaluations, artefacts. Imports no torch."""
 
-    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any], name: str) -> None:
+    def __init__(self, grid: Config, scale: Config, name: str) -> None:
         super().__init__(grid, scale)
         self.name = name
-        self._probes: dict[str, dict[str, Probe]] = {}  # run -> its probes
-        self._resolved: dict[Any, Column] = {}
-        entries = merged(grid["artefacts"], scale.get("artefacts", {}))
-        # A scale may change an artefact that another grid does not have.
-        entries = {key: entry for key, entry in entries.items() if "kind" in entry}
-        for unbuilt in scale.get("left_out", {}):
-            entries = {key: entry for key, entry in entries.items() if key != unbuilt}
-        if "rows" in scale:
-            for row in scale["rows"]:
-                if row.partition("@")[0] not in grid["methods"]:
-                    raise unknown("method", row, grid["methods"], f"the rows of scale {name}")
-            entries = {key: only(entry, scale["rows"]) for key, entry in entries.items()}
-        self.artefacts = {
-            name: self._artefact(name, entry, self._rows(entry)) for name, entry in entries.items()
-        }
+        self._probes: dict[str, dict[str, Probe]] = defaultdict(dict)  # run -> its probes
+        self._resolved = cache(self.columns.resolved)
+        for row in scale.get("rows", ()):
+            if row.partition("@")[0] not in grid["methods"]:
+                raise unknown("method", row, grid["methods"], f"the rows of scale {name}")
+        self.artefacts: dict[str, Artefact] = {}
+        for key, entry in merged(grid["artefacts"], scale.get("artefacts", {})).items():
+            # Without a kind: a scale may change an artefact that another grid does not have.
+            if "kind" in entry and key not in scale.get("left_out", {}):
+                entry = only(entry, scale["rows"]) if "rows" in scale else entry
+                self.artefacts[key] = self._artefact(key, entry)
 
     @classmethod
     def read(cls, scale: str, grid: Path | None = None) -> Plan:
@@ -58,9 +54,7 @@ class Plan(Trainings):
         return self.scale["test"].get("jobs", 1)
 
     def artefact(self, name: str) -> Artefact:
-        if name not in self.artefacts:
-            raise unknown("artefact", name, self.artefacts, "config/grid.yaml")
-        return self.artefacts[name]
+        return look_up("artefact", name, self.artefacts, "config/grid.yaml")
 
     def rows_of(self, name: str) -> list[str]:
         """The methods that an artefact has in the grid or here; a scale may leave out some, or all."""
@@ -76,9 +70,7 @@ class Plan(Trainings):
         return sorted({name.partition("/")[0] for name in trained + probed})
 
     def run(self, run_id: str) -> TrainRun:
-        if run_id not in self.runs:
-            raise unknown("run", run_id, self.runs, f"scale {self.name}")
-        return self.runs[run_id]
+        return look_up("run", run_id, self.runs, f"scale {self.name}")
 
     def training_spec(self, run: str) -> str:
         return write_spec(self.grid["registry"], self.run(run))
@@ -97,23 +89,15 @@ class Plan(Trainings):
         label = self.grid["labels"].get(slug, slug)
         return f"{label}, {self.presets[preset]['label']}" if preset else label
 
-    def _rows(self, entry: Mapping[str, Any]) -> list[Row]:
-        return [
-            Row(
-                method,
-                dataset,
-                network,
-                tuple(
-                    self.train_run(method, dataset, network, seed, entry).id
-                    for seed in self.scale["seeds"][: seed_count(entry, dataset)]
-                ),
-            )
-            for dataset, network in product(entry["datasets"], entry["networks"])
-            for panel in self._panels(entry)
-            for method in panel.methods
-        ]
+    def _rows(self, entry: Config, panels: list[Panel]) -> list[Row]:
+        rows, methods = [], [method for panel in panels for method in panel.methods]
+        for dataset, network, method in product(entry["datasets"], entry["networks"], methods):
+            seeds = self.scale["seeds"][: seed_count(entry, dataset)]
+            runs = [self.train_run(method, dataset, network, seed, entry).id for seed in seeds]
+            rows.append(Row(method, dataset, network, tuple(runs)))
+        return rows
 
-    def _panels(self, entry: Mapping[str, Any]) -> list[Panel]:
+    def _panels(self, entry: Config) -> list[Panel]:
         """One for each variation; the methods that are listed plainly lead the first."""
         plain, panels = tuple(entry.get("methods", ())), []
         for variation in entry.get("vary", ()):
@@ -123,16 +107,18 @@ class Plan(Trainings):
         first, *others = panels or [Panel((), ())]
         return [replace(first, methods=plain + first.methods), *others]
 
-    def _artefact(self, name: str, entry: Mapping[str, Any], rows: list[Row]) -> Artefact:
+    def _artefact(self, name: str, entry: Config) -> Artefact:
+        panels = self._panels(entry)
+        rows, cells = self._rows(entry, panels), []
         protocol, columns = entry.get("protocol", PROTOCOLS[0]), tuple(entry.get("columns", ()))
         autoattack = entry.get("autoattack") or self.columns.autoattack(columns, protocol)
-        heat = entry["kind"] == "heatmaps"
-        cells = []
         for row, column in product(rows, columns):
-            meaning = self._column(column, self.dataset(row.dataset), protocol, autoattack, heat)
+            meaning = self._resolved(column, self.dataset(row.dataset), protocol, autoattack)
+            if entry["kind"] == "heatmaps":  # the same probe, with Grad-CAM maps
+                (probe,) = (replace(probe, heat=True) for probe in meaning.probes)
+                meaning = replace(meaning, formula=Formula("probe", (probe.id,)), probes=(probe,))
             for run in row.runs:
-                own = self._probes.setdefault(run, {})
-                own.update({probe.id: probe for probe in meaning.probes})
+                self._probes[run].update({probe.id: probe for probe in meaning.probes})
             cells.append(Cell(row.method, row.dataset, row.network, row.runs, meaning))
         datasets = {self.dataset(row.dataset) for row in rows} if columns else ()
         return Artefact(
@@ -147,22 +133,10 @@ class Plan(Trainings):
             tuple(rows),
             tuple(cells),
             {each: self.columns.attacks(each, protocol, autoattack) for each in sorted(datasets)},
-            tuple(self._panels(entry)),
+            tuple(panels),
             entry.get("show", {}),
             entry.get("published_rows", {}),
         )
-
-    def _column(
-        self, name: str, dataset: str, protocol: str, autoattack: str | None, heat: bool
-    ) -> Column:
-        key = (name, dataset, protocol, autoattack, heat)
-        if key not in self._resolved:
-            column = self.columns.resolved(name, dataset, protocol, autoattack)
-            if heat:  # the same probe, with Grad-CAM maps
-                (probe,) = (replace(probe, heat=True) for probe in column.probes)
-                column = replace(column, formula=Formula("probe", (probe.id,)), probes=(probe,))
-            self._resolved[key] = column
-        return self._resolved[key]
 
 
 def reported(parser: argparse.ArgumentParser) -> tuple[Plan, argparse.Namespace]:

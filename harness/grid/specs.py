@@ -14,29 +14,25 @@ from typing import Any
 
 from harness.attacks import autoattack
 from harness.core.config import merged
-from harness.core.errors import expected, unknown
+from harness.core.errors import expected
 from harness.core.paths import canonical, restored
 from harness.grid import columns
-from harness.grid.build import DEFAULT_PRESET, Builder, fraction, registry
+from harness.grid.build import DEFAULT_PRESET, Builder, Config, fraction, look_up, registry
 from harness.grid.columns import Columns, EvalRun
 from harness.training import learner, runs
 from harness.training.contracts import Method
 from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
 
-# What an artefact's entry may change in the training of its methods.
-_OF_ARTEFACT = ("watch", "recipe", "threats")
-
 
 class Trainings:
     """The runs of a grid at one scale, planned when they are asked for."""
 
-    def __init__(self, grid: Mapping[str, Any], scale: Mapping[str, Any]) -> None:
+    def __init__(self, grid: Config, scale: Config) -> None:
         self.grid, self.scale, self.columns = grid, scale, Columns(grid, scale)
         self.runs: dict[str, TrainRun] = {}
         self.entries = dict(grid["methods"])  # and the variants that artefacts ask for
         self.presets = merged(grid["presets"], scale.get("presets", {}))
         self._methods = registry(grid["registry"])
-        self._planned: dict[tuple, TrainRun] = {}  # by the names that ask for it
 
     def dataset(self, name: str) -> str:
         return self._named("datasets", name)
@@ -46,19 +42,15 @@ class Trainings:
 
     def _named(self, section: str, name: str) -> str:
         """The scale's stand-in for a name of the papers."""
-        known = self.grid[section]
+        kind, where = section.rstrip("s"), f"config/grid.yaml's {section}"
         for candidate in (name, self.scale[section].get(name, name)):
-            if candidate not in known:
-                raise unknown(
-                    section.rstrip("s"), candidate, known, f"config/grid.yaml's {section}"
-                )
+            look_up(kind, candidate, self.grid[section], where)
         return candidate
 
     def _builder(self, dataset: str, network: str, instead: Mapping[str, str]) -> Builder:
         threats = self.grid["datasets"][dataset]["threats"]
         for name in [*instead, *instead.values()]:
-            if name not in threats:
-                raise unknown("threat", name, threats, f"data set {dataset}")
+            look_up("threat", name, threats, f"data set {dataset}")
         return Builder(
             methods=self._methods,
             entries=self.entries,
@@ -69,46 +61,26 @@ class Trainings:
         )
 
     def train_run(
-        self,
-        slug: str,
-        dataset: str,
-        network: str,
-        seed: int,
-        artefact: Mapping[str, Any] | None = None,
+        self, slug: str, dataset: str, network: str, seed: int, artefact: Config | None = None
     ) -> TrainRun:
         """The run that trains a grid's method; its parents are planned along with it.
 
-        `artefact` is the entry that asks for it. Two tables may train one method in two ways: then it
-        is two runs.
+        `artefact` is the entry that asks for it, which may change `watch`, `recipe` and `threats`. Two
+        tables may train one method in two ways: then it is two runs.
         """
-        dataset, network = self.dataset(dataset), self.network(network)
-        own = {key: artefact[key] for key in _OF_ARTEFACT if artefact and key in artefact}
-        key = (slug, dataset, network, seed, json.dumps(own, sort_keys=True))
-        if key not in self._planned:
-            self._planned[key] = self._train_run(slug, dataset, network, seed, own)
-        return self._planned[key]
-
-    def _watch(self, dataset: str, entry: Mapping[str, Any]) -> Watch:
-        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
-        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
-
-    def _train_run(
-        self, slug: str, dataset: str, network: str, seed: int, artefact: Mapping[str, Any]
-    ) -> TrainRun:
+        artefact, dataset, network = artefact or {}, self.dataset(dataset), self.network(network)
         builder = self._builder(dataset, network, artefact.get("threats", {}))
-        method = builder.method(slug)
         entry = builder.entry(slug)
+        method = builder.build(entry, f"methods.{slug}")
         preset = self.presets[entry.get("preset", DEFAULT_PRESET)]
         own = preset.get("recipes", {}).get(entry["method"], {})
         of_set = self.grid["datasets"][dataset].get("recipe", {})
         of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
         recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
         augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
-        watch = artefact.get("watch")
-        inherited = {key: value for key, value in artefact.items() if key != "watch"}
         parents = [
-            self.train_run(parent, dataset, network, seed, inherited).id
-            for parent in builder.parents(slug)
+            self.train_run(parent, dataset, network, seed, {**artefact, "watch": None}).id
+            for parent in entry.get("parents", ())
         ]
         run = TrainRun(
             dataset=dataset,
@@ -118,11 +90,17 @@ class Trainings:
             selection=self._selection(preset, dataset, method),
             seed=seed,
             parents=tuple(parents),
-            watch=self._watch(dataset, watch) if watch else None,
+            watch=self._watch(dataset, artefact.get("watch")),
         )
         return self.runs.setdefault(run.id, run)
 
-    def _selection(self, preset: Mapping[str, Any], dataset: str, method: Method) -> Selection:
+    def _watch(self, dataset: str, entry: Config | None) -> Watch | None:
+        if not entry:
+            return None
+        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
+        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
+
+    def _selection(self, preset: Config, dataset: str, method: Method) -> Selection:
         """An epoch is judged in the norms that its method trains against: threats go by their names."""
         entry = merged(self.scale["selection"], preset.get("selection", {}))
         if entry["use"] == "last":
@@ -148,9 +126,8 @@ def read_spec(text: str) -> Any:
         known = [one for place in places for one in vars(place).values() if isinstance(one, type)]
         classes = {one.__name__: one for one in known if is_dataclass(one)}
         work = restored(content["run"], classes)
-        same = work.id == content["id"]
+        if work.id != content["id"]:
+            raise expected(f"the spec of {content['id']}", f"that of {work.id}", "start Snakemake")
+        return work
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise expected("a spec that the workflow wrote", f"{error!r}", "start Snakemake") from None
-    if not same:
-        raise expected(f"the spec of {content['id']}", f"that of {work.id}", "start Snakemake")
-    return work

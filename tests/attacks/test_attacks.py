@@ -206,7 +206,8 @@ def test_apgd_never_ends_below_its_start_and_takes_an_empty_batch(norm, steps, m
 
 def built(kind: str, **fields) -> Staged:
     autoattack = {"steps": 3, "targets": 2, "queries": 10}
-    return build_attack(ATTACKS[kind], LINF.ball, LINF.step, autoattack, fields, "a column")
+    offered = {"ball": LINF.ball, "step": LINF.step, "autoattack": autoattack}
+    return build_attack(ATTACKS[kind], offered, fields, "a column")
 
 
 def test_every_registered_attack_is_built_and_states_its_work():
