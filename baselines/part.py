@@ -100,7 +100,7 @@ class PART:
         from harness.models.networks import gradcam  # here: it imports torch
 
         heat = torch.nn.functional.interpolate(
-            gradcam(model, x, enlarge=False),
+            gradcam(model, x),
             size=x.shape[2:],
             mode="bicubic",
             antialias=True,  # Pillow's cubic; an enlarged map is not smoothed by it

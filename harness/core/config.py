@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from harness.core.errors import UserError, unknown
+from harness.core.errors import UserError, expected, unknown
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
@@ -37,7 +37,7 @@ def read_scale(name: str) -> dict[str, Any]:
 
 def read_grid(path: Path | None = None) -> dict[str, Any]:
     """The grid, with the presets of config/presets.yaml unless it has its own."""
-    return _checked(path or CONFIG / "grid.yaml", "grid", {"presets": CONFIG / "presets.yaml"})
+    return _checked(path or CONFIG / "grid.yaml", "grid", CONFIG / "presets.yaml")
 
 
 def read_claims(path: Path | None = None) -> dict[str, Any]:
@@ -49,21 +49,19 @@ def read_papers() -> dict[str, Any]:
     return _checked(CONFIG / "papers.yaml", "papers")
 
 
-def _checked(path: Path, schema: str, sections: dict[str, Path] | None = None) -> dict[str, Any]:
-    """A config file that fits its schema; missing `sections` come from files of their own."""
+def _checked(path: Path, schema: str, presets: Path | None = None) -> dict[str, Any]:
+    """A config file that fits its schema; missing presets come from a file of their own."""
     content = read_yaml(path)
-    for section, file in (sections or {}).items():
-        if isinstance(content, dict) and section not in content:
-            content[section] = read_yaml(file)
+    if presets and isinstance(content, dict) and "presets" not in content:
+        content["presets"] = read_yaml(presets)
     validator = jsonschema.Draft202012Validator(read_yaml(SCHEMAS / f"{schema}.schema.yaml"))
     error = jsonschema.exceptions.best_match(validator.iter_errors(content))
     if error is not None:
         place = ".".join(str(step) for step in error.absolute_path) or "the top level"
         wanted = error.schema.get("description", "what the schema allows")
-        raise UserError(
-            f"expected {wanted} at {place} of {path.name}, found {error.message}; fix that entry "
-            f"(workflow/schemas/{schema}.schema.yaml lists what is allowed)."
-        )
+        allowed = f"workflow/schemas/{schema}.schema.yaml lists what is allowed"
+        what = f"{wanted} at {place} of {path.name}"
+        raise expected(what, error.message, f"fix that entry ({allowed})")
     return content
 
 

@@ -36,17 +36,14 @@ def run_command(main: Callable[[], None]) -> None:
     try:
         main()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # too late: everything is done
+        return
     except process.Stopped as stopped:
-        print(f"error: {stopped}", file=sys.stderr)
-        raise SystemExit(process.CODE) from None
+        reason, code = str(stopped), process.CODE
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        reason, code = str(error), 2
     except OSError as error:
-        where = error.filename or "a file"
-        print(
-            f"error: expected to read or write {where}, found {error.strerror or error}; "
-            "give a folder that can be written (and has room), then start again.",
-            file=sys.stderr,
-        )
-        raise SystemExit(2) from None
+        what = f"to read or write {error.filename or 'a file'}"
+        remedy = "give a folder that can be written (and has room), then start again"
+        reason, code = str(expected(what, error.strerror or error, remedy)), 2
+    print(f"error: {reason}", file=sys.stderr)
+    raise SystemExit(code)

@@ -78,11 +78,9 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
         try:
             _lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise expected(
-                f"no other {what} in {folder}",
-                "a process that is at it",
-                "wait for that one, or end it, then start again",
-            ) from None
+            remedy = "wait for that one, or end it, then start again"
+            found = "a process that is at it"
+            raise expected(f"no other {what} in {folder}", found, remedy) from None
         yield
     finally:
         os.close(handle)
@@ -141,11 +139,8 @@ def _checksum(about: dict[str, Any]) -> str:
 
 def damaged(path: Path, what: str, remedy: str) -> UserError:
     """The error for a file that does not have its checksum."""
-    return expected(
-        f"a whole {what} in {path}",
-        f"a truncated or altered file of {path.stat().st_size} bytes",
-        remedy,
-    )
+    found = f"a truncated or altered file of {path.stat().st_size} bytes"
+    return expected(f"a whole {what} in {path}", found, remedy)
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -162,7 +157,6 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise UserError(f"expected a record at {path}, found none; evaluate first.") from None
     except Exception as error:  # damage in a zip file raises many kinds of exception
-        raise UserError(
-            f"expected a whole record in {path}, found a truncated or altered file "
-            f"({type(error).__name__}); delete it to compute it again."
-        ) from None
+        found = f"a truncated or altered file ({type(error).__name__})"
+        remedy = "delete it to compute it again"
+        raise expected(f"a whole record in {path}", found, remedy) from None

@@ -73,12 +73,10 @@ def write_description(
 ) -> None:
     """Write run.json, and history.csv with one row per epoch."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [",".join(columns)]
-    lines += [",".join(f"{row.get(name, '')}" for name in columns) for row in rows]
-    text = "\n".join(lines) + "\n"
+    lines = [columns, *([f"{row.get(name, '')}" for name in columns] for row in rows)]
+    text = "".join(",".join(line) + "\n" for line in lines)
     write_whole(history(results, run_id), text)
-    about = {**about, "history_sha256": sha256(text.encode())}
-    write_json(description(results, run_id), about)
+    write_json(description(results, run_id), {**about, "history_sha256": sha256(text.encode())})
 
 
 def read_description(results: Path, run_id: str) -> dict[str, Any]:
@@ -110,10 +108,8 @@ def _remedy(path: Path) -> str:
 
 def untrained(path: Path, run_id: str) -> UserError:
     """The error for a run that has not been trained."""
-    return UserError(
-        f"expected a trained model in {path.parent}, found no {path.name}; "
-        f"train it first (python -m harness train --run {run_id})."
-    )
+    remedy = f"train it first (python -m harness train --run {run_id})"
+    return expected(f"a trained model in {path.parent}", f"no {path.name}", remedy)
 
 
 def canonical(value: Any) -> Any:
@@ -135,10 +131,8 @@ def canonical(value: Any) -> Any:
         return [canonical(entry) for entry in value]
     if isinstance(value, Mapping):
         return {str(key): canonical(entry) for key, entry in sorted(value.items())}
-    raise TypeError(
-        f"expected dataclasses, text, numbers, fractions, tuples or mappings in a run's identity, "
-        f"found {type(value).__name__}"
-    )
+    known = "dataclasses, text, numbers, fractions, tuples or mappings"
+    raise TypeError(f"expected {known} in a run's identity, found {type(value).__name__}")
 
 
 def restored(data: Any, classes: Mapping[str, type], hint: Any = None) -> Any:
@@ -157,10 +151,9 @@ def restored(data: Any, classes: Mapping[str, type], hint: Any = None) -> Any:
         found = f"revision {revision}"
         raise expected(f"revision {own} of {name} in a spec", found, "use the code that wrote it")
     hints = _hints(classes[name])
-    values = {f.name: data.get(f.name) for f in fields(classes[name]) if f.init}  # None was dropped
-    return classes[name](
-        **{key: restored(value, classes, hints[key]) for key, value in values.items()}
-    )
+    names = [f.name for f in fields(classes[name]) if f.init]  # `data` lacks those that were None
+    values = {own: restored(data.get(own), classes, hints[own]) for own in names}
+    return classes[name](**values)
 
 
 _hints = cache(typing.get_type_hints)

@@ -164,19 +164,12 @@ def _version(package: str) -> str:
 
 def _commit() -> str:
     """The commit, with a + if the tree had uncommitted changes."""
+    describe = ["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
     try:
-        git = ["git", "-C", str(Path(__file__).parent)]
-        commit = subprocess.run(
-            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True
-        )
-        if commit.returncode != 0:
-            return "unknown"
-        dirty = subprocess.run(
-            [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True
-        )
-    except OSError:
+        git = ["git", "-C", str(Path(__file__).parent), *describe]
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return commit.stdout.strip() + ("+" if dirty.stdout.strip() else "")
 
 
 def _processor() -> str:
@@ -184,5 +177,5 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

@@ -116,9 +116,7 @@ def _two_way(differences: np.ndarray) -> Difference:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's correction of p-values: at most 5 % chance of any false rejection."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p_values[i]))
-        adjusted[i] = largest
-    return adjusted
+    p, order = np.asarray(p_values, float), np.argsort(p_values, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, p[order] * range(len(p), 0, -1)))
+    return adjusted.tolist()

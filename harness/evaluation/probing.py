@@ -120,7 +120,7 @@ def _record(
 
 def heat(model: nn.Module, x: Tensor, predicted: Tensor) -> np.ndarray:
     """Grad-CAM at the size of the features: a reader can always enlarge it."""
-    maps = gradcam(model, x, predicted, enlarge=False).squeeze(1)
+    maps = gradcam(model, x, predicted).squeeze(1)
     return (255 * maps).round().to(torch.uint8).cpu().numpy()
 
 

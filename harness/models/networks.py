@@ -13,7 +13,8 @@ halves the image, so all later layers are four times cheaper.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,15 +23,15 @@ from safetensors.torch import load as tensors_from
 from torch import Tensor, nn
 
 from harness.core import paths
-from harness.core.errors import UserError, expected, unknown
+from harness.core.errors import expected, unknown
 from harness.core.files import sha256
 from harness.data.sets import SETS
 from harness.machine.device import import_torchvision
 from harness.models.folding import frozen
 
 
-def conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(channels_in, channels_out, 3, stride, padding=1, bias=False)
+def conv(before: int, width: int, stride: int = 1, side: int = 3) -> nn.Conv2d:
+    return nn.Conv2d(before, width, side, stride, padding=side // 2, bias=False)
 
 
 class PostActivationBlock(nn.Module):
@@ -38,18 +39,16 @@ class PostActivationBlock(nn.Module):
 
     FOLDS = (("conv1", "bn1"), ("conv2", "bn2"), ("shortcut.0", "shortcut.1"))
 
-    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+    def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = conv3x3(channels_in, channels_out, stride)
-        self.bn1 = nn.BatchNorm2d(channels_out)
-        self.conv2 = conv3x3(channels_out, channels_out)
-        self.bn2 = nn.BatchNorm2d(channels_out)
+        self.conv1 = conv(before, width, stride)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = conv(width, width)
+        self.bn2 = nn.BatchNorm2d(width)
         self.shortcut = nn.Sequential()
-        if stride != 1 or channels_in != channels_out:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(channels_in, channels_out, 1, stride, bias=False),
-                nn.BatchNorm2d(channels_out),
-            )
+        if stride != 1 or before != width:
+            shortcut = conv(before, width, stride, side=1)
+            self.shortcut = nn.Sequential(shortcut, nn.BatchNorm2d(width))
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.bn1(self.conv1(x)).relu_()
@@ -62,26 +61,19 @@ class ResNet(nn.Module):
     FOLDS = (("conv1", "bn1"),)
 
     def __init__(
-        self,
-        widths: tuple[int, ...],
-        blocks: int,
-        channels: int,
-        num_classes: int,
-        stem_stride: int = 1,
+        self, widths: Sequence[int], blocks: int, channels: int, classes: int, stem_stride: int = 1
     ) -> None:
         super().__init__()
-        self.conv1 = conv3x3(channels, widths[0], stem_stride)
+        self.conv1 = conv(channels, widths[0], stem_stride)
         self.bn1 = nn.BatchNorm2d(widths[0])
         stages, before = [], widths[0]
         for number, width in enumerate(widths):
-            strides = [1 if number == 0 else 2] + [1] * (blocks - 1)
-            stage = []
-            for stride in strides:
-                stage.append(PostActivationBlock(before, width, stride))
-                before = width
-            stages.append(nn.Sequential(*stage))
+            first = PostActivationBlock(before, width, stride=1 if number == 0 else 2)
+            others = [PostActivationBlock(width, width, stride=1) for _ in range(blocks - 1)]
+            stages.append(nn.Sequential(first, *others))
+            before = width
         self.stages = nn.Sequential(*stages)
-        self.linear = nn.Linear(before, num_classes)
+        self.linear = nn.Linear(before, classes)
 
     def features(self, x: Tensor) -> Tensor:
         return self.stages(self.bn1(self.conv1(x)).relu_())
@@ -98,17 +90,13 @@ class PreActivationBlock(nn.Module):
 
     FOLDS = (("conv1", "bn2"),)
 
-    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+    def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
-        self.bn1 = nn.BatchNorm2d(channels_in)
-        self.conv1 = conv3x3(channels_in, channels_out, stride)
-        self.bn2 = nn.BatchNorm2d(channels_out)
-        self.conv2 = conv3x3(channels_out, channels_out)
-        self.shortcut = (
-            None
-            if channels_in == channels_out
-            else nn.Conv2d(channels_in, channels_out, 1, stride, bias=False)
-        )
+        self.bn1 = nn.BatchNorm2d(before)
+        self.conv1 = conv(before, width, stride)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv2 = conv(width, width)
+        self.shortcut = None if before == width else conv(before, width, stride, side=1)
 
     def forward(self, x: Tensor) -> Tensor:
         activated = self.bn1(x).relu_()
@@ -121,9 +109,9 @@ class WideResNet(nn.Module):
 
     FOLDS = ()
 
-    def __init__(self, blocks: int, widen: int, channels: int, num_classes: int) -> None:
+    def __init__(self, blocks: int, widen: int, channels: int, classes: int) -> None:
         super().__init__()
-        self.conv1 = conv3x3(channels, 16)
+        self.conv1 = conv(channels, 16)
         layers, before = [], 16
         for number, width in enumerate((16 * widen, 32 * widen, 64 * widen)):
             for block in range(blocks):
@@ -132,7 +120,7 @@ class WideResNet(nn.Module):
                 before = width
         self.blocks = nn.Sequential(*layers)
         self.bn1 = nn.BatchNorm2d(before)
-        self.linear = nn.Linear(before, num_classes)
+        self.linear = nn.Linear(before, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -148,27 +136,25 @@ class WideResNet(nn.Module):
         return self.head(self.features(x))
 
 
-def imagenet_network(name: str, channels: int, num_classes: int) -> nn.Module:
+def imagenet_network(name: str, channels: int, classes: int) -> nn.Module:
     if channels != 3:
         raise expected(f"images with 3 channels for {name}", channels, "choose another network")
     import_torchvision()
     from torchvision import models
 
-    return getattr(models, name)(num_classes=num_classes)
+    return getattr(models, name)(num_classes=classes)
 
 
 # name -> builder(input channels, classes)
 NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
-    "resnet18": lambda channels, classes: ResNet((64, 128, 256, 512), 2, channels, classes),
-    "wrn32_10": lambda channels, classes: WideResNet(5, 10, channels, classes),
-    "resnet50": lambda channels, classes: imagenet_network("resnet50", channels, classes),
-    "wrn50_2": lambda channels, classes: imagenet_network("wide_resnet50_2", channels, classes),
-    "tiny": lambda channels, classes: ResNet((16, 32), 1, channels, classes),
-    "tiny_wide": lambda channels, classes: ResNet((16, 48), 1, channels, classes),
-    "small": lambda channels, classes: ResNet((16, 32, 64), 1, channels, classes, stem_stride=2),
-    "small_wide": lambda channels, classes: ResNet(
-        (32, 64, 128), 1, channels, classes, stem_stride=2
-    ),
+    "resnet18": partial(ResNet, (64, 128, 256, 512), 2),
+    "wrn32_10": partial(WideResNet, 5, 10),
+    "resnet50": partial(imagenet_network, "resnet50"),
+    "wrn50_2": partial(imagenet_network, "wide_resnet50_2"),
+    "tiny": partial(ResNet, (16, 32), 1),
+    "tiny_wide": partial(ResNet, (16, 48), 1),
+    "small": partial(ResNet, (16, 32, 64), 1, stem_stride=2),
+    "small_wide": partial(ResNet, (32, 64, 128), 1, stem_stride=2),
 }
 
 
@@ -190,28 +176,21 @@ def load_model(results: Path, run_id: str) -> nn.Module:
     except FileNotFoundError:
         raise paths.untrained(path, run_id) from None
     if sha256(weights) != about["sha256"]:
-        raise UserError(
-            f"expected the weights whose checksum is in {path.parent}/run.json, found a truncated "
-            f"or altered {path.name}; delete that folder to train it again."
-        )
-    run = about["run"]
-    entry = SETS[run["dataset"]]
+        what = f"the weights whose checksum is in {path.parent}/run.json"
+        found = f"a truncated or altered {path.name}"
+        raise expected(what, found, "delete that folder to train it again")
+    run, entry = about["run"], SETS[about["run"]["dataset"]]
     model = new_model(run["network"], entry.channels, entry.classes, seed=0)
     model.load_state_dict(tensors_from(weights))
     return model.eval()
 
 
-def gradcam(
-    model: nn.Module,
-    x: Tensor,
-    classes: Tensor | None = None,
-    enlarge: bool = True,
-) -> Tensor:
-    """Grad-CAM: maps (n, 1, height, width) in [0,1] of which pixels matter for a class, in eval mode.
+def gradcam(model: nn.Module, x: Tensor, classes: Tensor | None = None) -> Tensor:
+    """Grad-CAM: maps (n, 1, height, width) in [0,1] of which regions matter for a class, in eval mode.
 
     Selvaraju et al., ICCV 2017 (arXiv 1610.02391), eq. 1 and 2: ReLU(sum_k a_k F_k), a_k = mean over
     positions of d logit_class / d F_k, F the last stage's features; then min-max to [0,1] per image.
-    `classes` default to the predicted ones; without `enlarge` a map has the size of the features.
+    `classes` default to the predicted ones; a map has the size of the features.
     """
     with frozen(model), torch.enable_grad():
         features = model.features(x).detach().requires_grad_(True)  # type: ignore[operator]
@@ -224,7 +203,4 @@ def gradcam(
     weights = gradient.mean(dim=(2, 3), keepdim=True)
     heat = (weights * features).sum(dim=1, keepdim=True).relu()
     low, high = heat.amin(dim=(2, 3), keepdim=True), heat.amax(dim=(2, 3), keepdim=True)
-    heat = (heat - low) / (high - low).clamp_min(1e-12)
-    if not enlarge:
-        return heat
-    return F.interpolate(heat, size=x.shape[2:], mode="bilinear", align_corners=False)
+    return (heat - low) / (high - low).clamp_min(1e-12)

@@ -33,11 +33,9 @@ class Batches:
         split = "train+validation" if run.selection.use == "paper-test" else "train"
         images = load(run.dataset, split).take(slice(run.recipe.examples))
         if images.x.shape[2:] != SETS[run.dataset].size and not run.recipe.augment.resized_crop:
-            raise expected(
-                f"resized_crop for {run.dataset}, whose training images are stored larger",
-                "none in its augment",
-                "write augment: {pad: 0, flip: true, resized_crop: 224}",
-            )
+            what = f"resized_crop for {run.dataset}, whose training images are stored larger"
+            remedy = "write augment: {pad: 0, flip: true, resized_crop: 224}"
+            raise expected(what, "none in its augment", remedy)
         self.run, self.device, self.stored = run, device, images.stored
         large = images.x.nbytes > _ON_DEVICE_BYTES
         self.x = torch.from_numpy(images.x).to("cpu" if large else device)
@@ -79,8 +77,7 @@ def on_device(images: Images, device: torch.device) -> tuple[Tensor, Tensor]:
 def augmented(pixels: Tensor, augment: Augment, generator: torch.Generator) -> Tensor:
     """uint8 images to float images in [0,1], cropped, mirrored and cut out at random."""
     if augment.resized_crop:
-        boxes = random_boxes(pixels.shape, generator)
-        pixels = resized(pixels, boxes, augment.resized_crop)
+        pixels = resized(pixels, random_boxes(pixels.shape, generator), augment.resized_crop)
     count, channels, height, width = pixels.shape
     device = pixels.device
 

@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 
 from harness.attacks.attack import perturb
-from harness.core.errors import UserError
+from harness.core.errors import expected
 from harness.core.files import read_with_checksum, write_with_checksum
-from harness.core.paths import AFTER, seed_from
+from harness.core.paths import AFTER
 from harness.data import load
 from harness.training.batches import on_device, seeded
 from harness.training.contracts import Clock, Ensemble, Lab, Training
@@ -93,8 +93,7 @@ class Watcher:
         measured = self._compared(networks, deployed, shares, adversarial)
         if self.run.watch and self.run.watch.keeps_images_after(clock.epoch, clock.epochs):
             for name, images in adversarial.items():
-                kept = (255 * images).round().byte().cpu()
-                self.images[f"{clock.epoch + 1}:{name}"] = kept
+                self.images[f"{clock.epoch + 1}:{name}"] = (255 * images).round().byte().cpu()
         if clock.epoch + 1 == clock.epochs:  # no step follows, so no redistribution
             return measured
         following = Clock(clock.epoch + 1, 0, clock.epochs, clock.steps_per_epoch)
@@ -112,8 +111,7 @@ class Watcher:
         made: dict[nn.Module, Tensor] = {}
         for network in networks.values():
             if network not in made:
-                generator = torch.Generator(self.device)
-                generator.manual_seed(seed_from(self.run.seed, "watch", epoch))
+                generator = seeded(self.device, self.run.seed, "watch", epoch)
                 attack = self.run.watch.attack
                 made[network] = perturb(attack, network, self.x, self.y, generator=generator)
         return {name: made[network] for name, network in networks.items()}
@@ -129,9 +127,7 @@ class Watcher:
         weights = [shares[name] for name in networks]
         found["theorem2"] = spread(list(networks.values()), weights, deployed)
         found["theorem2_mean"] = spread(list(networks.values()), weights, None)
-        if self.run.watch is None:
-            return found
-        everyone = {**networks, "global": deployed}
+        everyone = {**networks, "global": deployed} if self.run.watch else {}
         for name, network in everyone.items():
             found[f"natural:{name}"] = accuracy(network, self.x, self.y)
         for source, images in adversarial.items():
@@ -179,8 +175,7 @@ def save_checkpoint(
     path: Path, run: TrainRun, learned: dict, position: Position, others: Mapping[str, Any]
 ) -> None:
     buffer = io.BytesIO()
-    state = {"run": run.id, "training": learned, **asdict(position), **others}
-    torch.save(state, buffer)
+    torch.save({"run": run.id, "training": learned, **asdict(position), **others}, buffer)
     write_with_checksum(path, buffer.getvalue())
 
 
@@ -194,14 +189,11 @@ def read_checkpoint(path: Path, run: TrainRun, device: torch.device) -> dict[str
         owner = state["run"]
     except Exception as error:  # a wrong or hostile file fails in many ways
         reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"expected nothing but the tensors of a checkpoint in {path}, found something else "
-            f"({type(error).__name__}: {reason}); delete the file."
-        ) from None
+        found = f"something else ({type(error).__name__}: {reason})"
+        what = f"nothing but the tensors of a checkpoint in {path}"
+        raise expected(what, found, "delete the file") from None
     if owner != run.id:
-        raise UserError(
-            f"expected a checkpoint of {run.id}, found one of {owner} in {path}; delete it."
-        )
+        raise expected(f"a checkpoint of {run.id}", f"one of {owner} in {path}", "delete it")
     # Old checkpoints have no steps: they were written at the end of an epoch.
     state["position"] = Position(
         state["epoch"], state.get("step", 0), state.get("sums", {}), tuple(state["history"])

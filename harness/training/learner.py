@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from harness.core.errors import UserError, expected, unknown
+from harness.core.errors import expected, unknown
 from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab, Objective
 from harness.training.weights import mix_into
@@ -41,11 +41,9 @@ class Schedule:
             raise unknown("schedule shape", self.shape, SHAPES, "an optimizer's schedule")
         times = [time for time, _ in self.knots]
         if times != sorted(times) or not times or times[0] != 0 or times[-1] > 1:
-            raise expected(
-                "knots from 0 to at most 1 of the run, in order",
-                f"times {[str(time) for time in times]}",
-                "write them as shares of the epochs, such as 40/120",
-            )
+            found = f"times {[str(time) for time in times]}"
+            remedy = "write them as shares of the epochs, such as 40/120"
+            raise expected("knots from 0 to at most 1 of the run, in order", found, remedy)
 
     def factor(self, progress: float) -> float:
         if self.shape == "cosine":
@@ -188,8 +186,6 @@ def finite(loss: torch.Tensor, clock: Clock, slug: str) -> float:
     """The loss as a number; refused if it is not finite."""
     value = float(loss.detach())
     if not math.isfinite(value):
-        raise UserError(
-            f"expected a finite loss, found {value} for {slug} at epoch {clock.epoch + 1}, step "
-            f"{clock.step + 1}; lower its learning rate or look at its inputs."
-        )
+        found = f"{value} for {slug} at epoch {clock.epoch + 1}, step {clock.step + 1}"
+        raise expected("a finite loss", found, "lower its learning rate or look at its inputs")
     return value

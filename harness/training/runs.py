@@ -32,9 +32,8 @@ class Augment:
 
     def __post_init__(self) -> None:
         if self.pad and self.resized_crop:
-            raise expected(
-                "pad or resized_crop", f"pad: {self.pad} with resized_crop", "write pad: 0"
-            )
+            found = f"pad: {self.pad} with resized_crop"
+            raise expected("pad or resized_crop", found, "write pad: 0")
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,9 @@ class Recipe:
         if self.amp not in (None, "bf16"):
             raise unknown("precision", self.amp, ("bf16",), "a recipe's amp")
         if self.data_parallel is not None and (self.data_parallel < 2 or self.compile):
-            raise expected(
-                "data_parallel of 2 processes or more, without compile",
-                f"data_parallel: {self.data_parallel}, compile: {self.compile}",
-                "take one of them out of the recipe",
-            )
+            what = "data_parallel of 2 processes or more, without compile"
+            found = f"data_parallel: {self.data_parallel}, compile: {self.compile}"
+            raise expected(what, found, "take one of them out of the recipe")
 
 
 @dataclass(frozen=True)
@@ -102,11 +99,8 @@ class Watch:
     def __post_init__(self) -> None:
         wrong = [str(moment) for moment in self.moments if not 0 < moment <= 1]
         if wrong or not self.moments:
-            raise expected(
-                "moments of a watch as shares of the run, above 0 and at most 1",
-                ", ".join(wrong) or "none",
-                "write them like 75/120",
-            )
+            what = "moments of a watch as shares of the run, above 0 and at most 1"
+            raise expected(what, ", ".join(wrong) or "none", "write them like 75/120")
 
     def keeps_images_after(self, epoch: int, epochs: int) -> bool:
         return epoch + 1 in {ceil(moment * epochs) for moment in self.moments}
@@ -131,17 +125,12 @@ class TrainRun:
         if self.recipe.data_parallel is None:
             return
         for reason in whole_batch(self.method):
-            raise expected(
-                "a method whose batches can be sliced, for data_parallel",
-                f"{self.method.slug}, which {reason}",
-                "take data_parallel out of its recipe",
-            )
+            what = "a method whose batches can be sliced, for data_parallel"
+            found = f"{self.method.slug}, which {reason}"
+            raise expected(what, found, "take data_parallel out of its recipe")
         if getattr(self.method, "processes", 1) > 1:
-            raise expected(
-                "learners side by side or data_parallel",
-                f"both for {self.method.slug}",
-                "take `parallel` or data_parallel out",
-            )
+            found, remedy = f"both for {self.method.slug}", "take `parallel` or data_parallel out"
+            raise expected("learners side by side or data_parallel", found, remedy)
 
     @cached_property
     def id(self) -> str:

@@ -71,9 +71,8 @@ def train(run: TrainRun, results: Path, device: torch.device) -> None:
         live.save()
         if not distributed.leads():  # the first process prints the error
             raise SystemExit(process.CODE) from None
-        raise process.Stopped(
-            f" after {live.at} of {run.id}", "start the same command again to continue from there"
-        ) from None
+        remedy = "start the same command again to continue from there"
+        raise process.Stopped(f" after {live.at} of {run.id}", remedy) from None
     with process.held():  # what is left takes a moment
         live.finish(last)
 
@@ -164,9 +163,8 @@ class LiveRun:
         best = self.selector.best
         if best["model"] is None:  # selection is `last`, or no epoch passed the gate
             best = {"epoch": self.run.recipe.epochs - 1, "model": last}
-        weights = safetensors_bytes(
-            {name: value.cpu().contiguous() for name, value in best["model"].items()}
-        )
+        kept = {name: value.cpu().contiguous() for name, value in best["model"].items()}
+        weights = safetensors_bytes(kept)
         about = self._about(best["epoch"], weights)
         paths.write_description(self.results, self.run.id, about, self.at.history)
         write_whole(paths.model(self.results, self.run.id), weights)  # last: it says "trained"
@@ -174,16 +172,13 @@ class LiveRun:
 
     def _about(self, epoch: int, weights: bytes) -> dict[str, Any]:
         stored = self.batches.stored
+        trained_on = {"images": len(stored.y), "source": stored.source, "sha256": stored.sha256}
         return {
             "id": self.run.id,
             "run": canonical(self.run),
             "deployed_epoch": epoch + 1,
             "sha256": sha256(weights),
-            "trained_on": {
-                "images": len(stored.y),
-                "source": stored.source,
-                "sha256": stored.sha256,
-            },
+            "trained_on": trained_on,
             **self._cost(),
             "threads": torch.get_num_threads(),
             "device": device_name(self.device),
@@ -213,11 +208,9 @@ def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> 
         clock = Clock(0, step, run.recipe.epochs, batches.steps_per_epoch)
         reported = take_step(training, batches, order, clock)
         seconds = time.monotonic() - began
-        if not distributed.leads():
-            continue
-        values = ", ".join(f"{name} {value:.4g}" for name, value in reported.items())
-        print(f"step {step + 1}: {seconds:.2f} s, {values}", flush=True)
-    if not distributed.leads():
-        return
-    hours = seconds * run.recipe.epochs * batches.steps_per_epoch / 3600
-    print(f"{len(batches.y)} images; at this pace the whole run takes {hours:.1f} hours")
+        if distributed.leads():
+            values = ", ".join(f"{name} {value:.4g}" for name, value in reported.items())
+            print(f"step {step + 1}: {seconds:.2f} s, {values}", flush=True)
+    if distributed.leads():
+        hours = seconds * run.recipe.epochs * batches.steps_per_epoch / 3600
+        print(f"{len(batches.y)} images; at this pace the whole run takes {hours:.1f} hours")

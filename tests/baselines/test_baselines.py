@@ -278,7 +278,7 @@ def test_part_masks_are_those_of_the_jet_picture():
     x = torch.rand(5, 3, 8, 8, generator=generator())
     eps, part = LINF.ball.radius, PART(LINF, low=Fraction(1, 2))
     shares = []
-    for heat, found in zip(gradcam(model, x, enlarge=False), part.radii(model, x), strict=True):
+    for heat, found in zip(gradcam(model, x), part.radii(model, x), strict=True):
         enlarged = Image.fromarray(heat[0].numpy()).resize(
             (8, 8), resample=Image.Resampling.BICUBIC
         )
