@@ -22,6 +22,7 @@ import harness.training.epochs
 import harness.training.train
 from harness.core import paths, process
 from harness.core.files import read_arrays, write_whole
+from harness.core.process import CODE
 from harness.data import load
 from harness.jobs.start import ADDRESS
 from harness.training.batches import Batches
@@ -87,9 +88,9 @@ def disturbed(
         if process.returncode == 0:
             return inside
         # The second: before Python could listen.
-        assert process.returncode in (process.CODE, -signal.SIGTERM), said
+        assert process.returncode in (CODE, -signal.SIGTERM), said
         assert "Traceback" not in said, said
-        if process.returncode == process.CODE:
+        if process.returncode == CODE:
             last = said.splitlines()[-1]
             assert last.startswith("error: expected to come to the end, found SIGTERM"), said
         if INSIDE.search(said):
@@ -222,10 +223,10 @@ def test_an_evaluation_leaves_at_once_and_loses_a_batch_at_most(plan, zygote, tm
             stop(process, [server.pid, *descendants(server.pid)] if draw.random() < 0.5 else [])
             _, said = process.communicate(timeout=20)
             if process.returncode != 0:
-                assert process.returncode in (process.CODE, -signal.SIGTERM), said
+                assert process.returncode in (CODE, -signal.SIGTERM), said
                 assert "Traceback" not in said
                 assert not file.exists()
-                stops += process.returncode == process.CODE
+                stops += process.returncode == CODE
         assert not [path for path in parts.rglob("*") if path.name.startswith(".")]
         if process.returncode == 0:
             break

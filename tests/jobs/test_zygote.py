@@ -15,7 +15,8 @@ import pytest
 from commands import descendants
 from conftest import ROOT, command, run_of
 
-from harness.core import paths, process
+from harness.core import paths
+from harness.core.process import CODE
 from harness.jobs import zygote
 from harness.jobs.start import ADDRESS, STARTED
 
@@ -168,7 +169,7 @@ def test_without_a_zygote_sigterm_stops_the_job(gpus, tmp_path):
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}", ADDRESS: ""}
     words = [sys.executable, "-c", code, "start", *gpus, "stopped"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
-    assert done.returncode == process.CODE
+    assert done.returncode == CODE
     assert "found SIGTERM" in done.stderr
 
 

@@ -22,6 +22,7 @@ from test_zygote import wait_until
 from harness.core import paths
 from harness.core.config import read_grid
 from harness.core.errors import UserError
+from harness.core.process import CODE
 from harness.grid.plan import Plan
 from harness.models.networks import load_model
 from harness.training.runs import whole_batch
@@ -130,7 +131,7 @@ def test_stopped_at_random_moments_they_end_with_the_same_bits(
         _, said = process.communicate(timeout=120)
         if process.returncode == 0:  # it was done already
             break
-        assert process.returncode == process.CODE, said
+        assert process.returncode == CODE, said
         assert said.count("error: expected to come to the end, found SIGTERM after epoch") == 1
         assert "Traceback" not in said
         stops += 1
@@ -178,7 +179,7 @@ def test_a_rank_that_is_killed_ends_them_all(whole, grid, tmp_path):
     others = descendants(process.pid)
     os.kill(workers(process.pid)[-1], signal.SIGKILL)
     _, said = process.communicate(timeout=60)
-    assert process.returncode not in (0, process.CODE)
+    assert process.returncode not in (0, CODE)
     assert "expected all 2 processes to go on, found the end of one" in said
     assert not [pid for pid in others if Path(f"/proc/{pid}").exists()]
 
