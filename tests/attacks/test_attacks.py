@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import L2, LINF, generator, weights
 
-from harness.attacks import ATTACKS, build
+from harness.attacks import ATTACKS
 from harness.attacks.apgd import APGD, searched
 from harness.attacks.attack import Staged, counting, input_gradient, perturb
 from harness.attacks.autoattack import Cascade
@@ -14,6 +14,7 @@ from harness.attacks.balls import Ball
 from harness.attacks.losses import ATTACK_LOSSES, cross_entropy, dlr, kl, margin
 from harness.attacks.pgd import PGD, fgsm, start_point
 from harness.core.errors import UserError
+from harness.grid.build import build_attack
 from harness.grid.columns import Columns
 from harness.models.folding import frozen
 
@@ -205,7 +206,7 @@ def test_apgd_never_ends_below_its_start_and_takes_an_empty_batch(norm, steps, m
 
 def built(kind: str, **fields) -> Staged:
     autoattack = {"steps": 3, "targets": 2, "queries": 10}
-    return build(ATTACKS[kind], LINF.ball, LINF.step, autoattack, fields, "a column")
+    return build_attack(ATTACKS[kind], LINF.ball, LINF.step, autoattack, fields, "a column")
 
 
 def test_every_registered_attack_is_built_and_states_its_work():
