@@ -19,12 +19,16 @@ this file: it uses AutoAttack's own code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.attacks.attack import OneBall, attack_view, check_budget
 from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import cross_entropy
 from harness.machine.device import torch
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+    from torch.nn import Module
 
 _MOMENTUM = 0.75
 _RISES_WANTED = 0.75
@@ -35,9 +39,9 @@ _FIRST_SPARSITY = 0.05
 class Found:
     """The result of a search: best point, its loss, and who was right at every iterate."""
 
-    best: torch.Tensor
-    loss: torch.Tensor
-    right: torch.Tensor
+    best: Tensor
+    loss: Tensor
+    right: Tensor
 
 
 @dataclass(frozen=True)
@@ -53,17 +57,10 @@ class APGD(OneBall):
     def slug(self) -> str:
         return f"apgd{self.steps}_{self.ball.norm}"
 
-    def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
+    def __call__(self, model: Module, x: Tensor, y: Tensor, *, generator: Generator) -> Tensor:
         return self.search(model, x, y).best
 
-    def search(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Found:
+    def search(self, model: Module, x: Tensor, y: Tensor) -> Found:
         loss, gradient, right = _evaluated(model, x, y)
         now, best = x.clone(), _Best(x, loss, gradient)
         rule = (_Sparse if self.ball.norm == "l1" else _Halving)(self.ball, x, loss)
@@ -81,9 +78,7 @@ class APGD(OneBall):
         return Found(best.point, best.loss, right)
 
 
-def _evaluated(
-    model: torch.nn.Module, point: torch.Tensor, y: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _evaluated(model: Module, point: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Loss, input gradient, and who is right."""
     point = point.detach().requires_grad_(True)
     with torch.enable_grad():
@@ -93,7 +88,7 @@ def _evaluated(
     return loss.detach(), gradient, logits.argmax(dim=1) == y
 
 
-def _wide(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def _wide(values: Tensor, x: Tensor) -> Tensor:
     """One value per example, shaped to broadcast against the images."""
     return values.view(len(x), *[1] * (x.dim() - 1))
 
@@ -101,10 +96,10 @@ def _wide(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 class _Best:
     """The point of highest loss so far, for each example."""
 
-    def __init__(self, point: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor) -> None:
+    def __init__(self, point: Tensor, loss: Tensor, gradient: Tensor) -> None:
         self.point, self.loss, self.gradient = point.clone(), loss.clone(), gradient.clone()
 
-    def update(self, point: torch.Tensor, loss: torch.Tensor, gradient: torch.Tensor) -> None:
+    def update(self, point: Tensor, loss: Tensor, gradient: Tensor) -> None:
         better = loss > self.loss
         self.loss = torch.where(better, loss, self.loss)
         self.point = torch.where(_wide(better, point), point, self.point)
@@ -114,16 +109,16 @@ class _Best:
 class _Halving:
     """Steps in l_inf and l_2: with momentum, and a size that halves at checkpoints."""
 
-    def __init__(self, ball: Ball, x: torch.Tensor, loss: torch.Tensor) -> None:
+    def __init__(self, ball: Ball, x: Tensor, loss: Tensor) -> None:
         self.ball, self.x = ball, x
         self.size = torch.full((len(x),), 2.0 * ball.radius, device=x.device, dtype=x.dtype)
-        self.before: torch.Tensor | None = None  # the point before the current one
+        self.before: Tensor | None = None  # the point before the current one
         self.rises, self.steps = torch.zeros_like(loss), 0  # since the last checkpoint
         self.last_loss = torch.zeros_like(loss)  # so the first step counts as a rise, as in E-AT
         self.best_then = loss.clone()
         self.halved_then = torch.ones(len(x), dtype=torch.bool, device=x.device)
 
-    def moved(self, now: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    def moved(self, now: Tensor, gradient: Tensor) -> Tensor:
         norm, radius, x = self.ball.norm, self.ball.radius, self.x
         after = into(norm, x, now + _wide(self.size, x) * steepest(norm, gradient), radius)
         if self.before is not None:
@@ -131,12 +126,12 @@ class _Halving:
         self.before = now
         return into(norm, x, after, radius)
 
-    def count(self, loss: torch.Tensor) -> None:
+    def count(self, loss: Tensor) -> None:
         self.rises += (loss > self.last_loss).float()
         self.last_loss = loss
         self.steps += 1
 
-    def adapt(self, best: _Best) -> torch.Tensor:
+    def adapt(self, best: _Best) -> Tensor:
         """Halve the step size of some examples; these return to their best point."""
         stuck = (best.loss <= self.best_then) & ~self.halved_then
         back = (self.rises <= _RISES_WANTED * self.steps) | stuck
@@ -149,20 +144,20 @@ class _Halving:
 class _Sparse:
     """Steps in l_1: along few coordinates, whose number follows the perturbation's sparsity."""
 
-    def __init__(self, ball: Ball, x: torch.Tensor, loss: torch.Tensor) -> None:
+    def __init__(self, ball: Ball, x: Tensor, loss: Tensor) -> None:
         self.ball, self.x, self.pixels = ball, x, x.shape[1:].numel()
         self.size = torch.full((len(x),), ball.radius, device=x.device, dtype=x.dtype)
         self.share = torch.full((len(x),), _FIRST_SPARSITY, device=x.device)
         self.changed = torch.full((len(x),), float(self.pixels), device=x.device)
 
-    def moved(self, now: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    def moved(self, now: Tensor, gradient: Tensor) -> Tensor:
         step = _wide(self.size, self.x) * _sparse_direction(gradient, self.share)
         return into("l1", self.x, now + step, self.ball.radius)
 
-    def count(self, loss: torch.Tensor) -> None:
+    def count(self, loss: Tensor) -> None:
         """The rule does not depend on the loss."""
 
-    def adapt(self, best: _Best) -> torch.Tensor:
+    def adapt(self, best: _Best) -> Tensor:
         """Sparser examples return to their best point and first step size; others step shorter."""
         changed = (best.point - self.x).abs().gt(0).flatten(1).sum(dim=1).float()
         sparser = changed / self.changed.clamp_min(1) < 0.95
@@ -186,7 +181,7 @@ def _checkpoints(steps: int, norm: str) -> set[int]:
     return found
 
 
-def _sparse_direction(gradient: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+def _sparse_direction(gradient: Tensor, share: Tensor) -> Tensor:
     """The unit l_1 direction over a share of each example's largest coordinates."""
     size = gradient.abs().flatten(1)
     count = (share * size.shape[1]).round().clamp(1, size.shape[1]).long()
@@ -195,7 +190,7 @@ def _sparse_direction(gradient: torch.Tensor, share: torch.Tensor) -> torch.Tens
     return gradient.sign() * mask.view_as(gradient)
 
 
-def searched(attack: APGD, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Found:
+def searched(attack: APGD, model: Module, x: Tensor, y: Tensor) -> Found:
     """`perturb` by APGD, with the losses and who was right throughout."""
     with attack_view(model) as network:
         found = attack.search(network, x, y)

@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.attacks.balls import Ball
 from harness.attacks.losses import AttackLoss
 from harness.attacks.work import Work
 from harness.core.errors import expected
 from harness.machine.device import torch
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+    from torch.nn import Module
 
 _TOLERANCE = 1e-5
 ORDERS = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}
@@ -52,14 +56,7 @@ class Attack(Protocol):
     @property
     def slug(self) -> str: ...
 
-    def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
-    ) -> torch.Tensor: ...
+    def __call__(self, model: Module, x: Tensor, y: Tensor, *, generator: Generator) -> Tensor: ...
 
 
 class Staged(Protocol):
@@ -90,9 +87,7 @@ class OneBall:
         return (self,)
 
 
-def input_gradient(
-    model: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, loss: AttackLoss
-) -> torch.Tensor:
+def input_gradient(model: Callable[[Tensor], Tensor], x: Tensor, loss: AttackLoss) -> Tensor:
     """The gradient of the summed loss with respect to the image: examples stay independent."""
     x = x.detach().requires_grad_(True)
     with torch.enable_grad():
@@ -101,7 +96,7 @@ def input_gradient(
 
 
 @contextmanager
-def attack_view(model: torch.nn.Module, mode: str = "eval") -> Iterator[torch.nn.Module]:
+def attack_view(model: Module, mode: str = "eval") -> Iterator[Module]:
     """The network that an attack sees: frozen; in eval mode its folded copy, if it has one."""
     from harness.models.folding import folded, frozen
 
@@ -115,13 +110,13 @@ def attack_view(model: torch.nn.Module, mode: str = "eval") -> Iterator[torch.nn
 
 def perturb(
     attack: Attack,
-    model: torch.nn.Module,
-    x: torch.Tensor,
-    y: torch.Tensor,
+    model: Module,
+    x: Tensor,
+    y: Tensor,
     *,
-    generator: torch.Generator,
+    generator: Generator,
     mode: str = "eval",
-) -> torch.Tensor:
+) -> Tensor:
     """Run an attack and check its result."""
     with attack_view(model, mode) as network:
         adversarial = attack(network, x, y, generator=generator).detach()
@@ -129,7 +124,7 @@ def perturb(
     return adversarial
 
 
-def check_budget(attack: Attack, x: torch.Tensor, adversarial: torch.Tensor) -> None:
+def check_budget(attack: Attack, x: Tensor, adversarial: Tensor) -> None:
     """Fail if a perturbed image has another shape or lies outside ball or box."""
     if adversarial.shape != x.shape:
         raise AssertionError(f"{attack.slug} changed the shape {x.shape} to {adversarial.shape}")
@@ -162,17 +157,17 @@ class Passes:
 
 
 @contextmanager
-def counting(model: torch.nn.Module) -> Iterator[Passes]:
+def counting(model: Module) -> Iterator[Passes]:
     """Count forward passes, and backward passes by the gradients that reach the logits."""
     passes = Passes()
 
-    def on_forward(module: torch.nn.Module, inputs: Any, logits: torch.Tensor) -> None:
+    def on_forward(module: Module, inputs: Any, logits: Tensor) -> None:
         examples = len(logits)
         passes.forward += 1
         passes.forward_examples += examples
         if logits.requires_grad:
 
-            def on_backward(gradient: torch.Tensor) -> None:
+            def on_backward(gradient: Tensor) -> None:
                 passes.backward += 1
                 passes.backward_examples += examples
 

@@ -18,13 +18,17 @@ from __future__ import annotations
 import logging
 import sys
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.attacks.attack import OneBall
 from harness.attacks.balls import Ball
 from harness.attacks.work import Work
 from harness.core.errors import unknown
 from harness.machine.device import torch
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+    from torch.nn import Module
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 COMPONENTS = (*STANDARD, "apgd-dlr")
@@ -63,14 +67,7 @@ class Component(OneBall):
             "square": Work(forward=self.queries),
         }[self.name]
 
-    def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
+    def __call__(self, model: Module, x: Tensor, y: Tensor, *, generator: Generator) -> Tensor:
         seed = int(torch.randint(2**31 - 1, (1,), generator=generator, device=generator.device))
         if not len(x):
             return x
@@ -87,7 +84,7 @@ class Component(OneBall):
             sys.settrace(tracing)  # its check for dynamic defences switches tracing off
         return found.to(x.dtype)
 
-    def _prepared(self, model: torch.nn.Module, classes: int, seed: int, device: Any) -> Any:
+    def _prepared(self, model: Module, classes: int, seed: int, device: Any) -> Any:
         from pyautoattack import AutoAttack
 
         norm, eps = _NORMS[self.ball.norm], self.ball.radius

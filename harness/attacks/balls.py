@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.core.errors import expected, unknown
 from harness.machine.device import torch
 from harness.machine.distributed import per_image
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
 
 # Images are in [0,1]. A larger radius is a mistake of scale (8 for 8/255).
 _LARGEST = {"linf": 1, "l2": 7, "l1": 100}
@@ -46,13 +49,13 @@ class Ball:
         return float(self.eps)
 
 
-def _norms(delta: torch.Tensor) -> torch.Tensor:
+def _norms(delta: Tensor) -> Tensor:
     """The l_2 norm of each example, shaped to broadcast."""
     flat = delta.flatten(1).norm(dim=1)
     return flat.view(-1, *[1] * (delta.dim() - 1))
 
 
-def project(norm: str, delta: torch.Tensor, radius: float | torch.Tensor) -> torch.Tensor:
+def project(norm: str, delta: Tensor, radius: float | Tensor) -> Tensor:
     """The nearest perturbation whose norm is at most `radius`."""
     if norm == "linf":
         if isinstance(radius, torch.Tensor):
@@ -63,7 +66,7 @@ def project(norm: str, delta: torch.Tensor, radius: float | torch.Tensor) -> tor
     return delta * (radius / _norms(delta).clamp_min(_TINY)).clamp(max=1.0)
 
 
-def _shrink(delta: torch.Tensor, room: torch.Tensor, radius: float | torch.Tensor) -> torch.Tensor:
+def _shrink(delta: Tensor, room: Tensor, radius: float | Tensor) -> Tensor:
     """The nearest d with sum |d_i| <= radius, |d_i| <= room_i and the signs of delta.
 
     It is d_i = min(max(|delta_i| - s, 0), room_i) for the one s >= 0 that meets the radius. The sum is
@@ -92,7 +95,7 @@ def _shrink(delta: torch.Tensor, room: torch.Tensor, radius: float | torch.Tenso
     return delta.sign() * kept.to(delta.dtype).view_as(delta)
 
 
-def steepest(norm: str, gradient: torch.Tensor, keep: float = 0.0) -> torch.Tensor:
+def steepest(norm: str, gradient: Tensor, keep: float = 0.0) -> Tensor:
     """The unit-norm direction along which the loss rises fastest.
 
     For l_1 that is a single coordinate; `keep` > 0 spreads the step evenly over that share of the
@@ -108,9 +111,7 @@ def steepest(norm: str, gradient: torch.Tensor, keep: float = 0.0) -> torch.Tens
     return gradient / (_norms(gradient) + _TINY)
 
 
-def random_point(
-    norm: str, x: torch.Tensor, radius: float | torch.Tensor, generator: torch.Generator
-) -> torch.Tensor:
+def random_point(norm: str, x: Tensor, radius: float | Tensor, generator: Generator) -> Tensor:
     """A random image in ball and box.
 
     l_inf: uniform. l_2: Gaussian direction, uniform length. l_1: Laplacian direction, uniform length.
@@ -133,9 +134,7 @@ def random_point(
     return (x + delta).clamp(0, 1)
 
 
-def into(
-    norm: str, x: torch.Tensor, candidate: torch.Tensor, radius: float | torch.Tensor
-) -> torch.Tensor:
+def into(norm: str, x: Tensor, candidate: Tensor, radius: float | Tensor) -> Tensor:
     """`candidate` moved into the ball around `x` and the box."""
     if norm == "l1":
         delta = candidate - x

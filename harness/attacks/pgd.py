@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.attacks.attack import OneBall, Threat, attack_view, check_budget, input_gradient
 from harness.attacks.balls import Ball, into, random_point, steepest
@@ -14,6 +14,10 @@ from harness.attacks.work import Work
 from harness.core.errors import unknown
 from harness.machine.device import torch
 from harness.machine.distributed import per_image
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+    from torch.nn import Module
 
 STARTS = ("uniform", "normal", "normal_unclipped", "zero")
 _NORMAL_START_SIGMA = 0.001  # TRADES: at x' = x the gradient of KL is zero
@@ -62,24 +66,13 @@ class PGD(OneBall):
     def work(self, classes: int) -> Work:
         return Work(forward=self.loss in NEED_CLEAN, input_gradients=self.steps)
 
-    def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
+    def __call__(self, model: Module, x: Tensor, y: Tensor, *, generator: Generator) -> Tensor:
         *_, last = self.iterates(model, x, y, generator)
         return last
 
     def iterates(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        generator: torch.Generator,
-    ) -> Iterator[torch.Tensor]:
+        self, model: Module, x: Tensor, y: Tensor, generator: Generator
+    ) -> Iterator[Tensor]:
         """The image after each step; a PGD of fewer steps finds the same images."""
         norm, radius, step = self.ball.norm, self.ball.radius, float(self.step)
         loss = ATTACK_LOSSES[self.loss](model, x, y)
@@ -95,9 +88,7 @@ class PGD(OneBall):
             yield adversarial
 
 
-def start_point(
-    start: str, ball: Ball, x: torch.Tensor, generator: torch.Generator
-) -> torch.Tensor:
+def start_point(start: str, ball: Ball, x: Tensor, generator: Generator) -> Tensor:
     """The image that an attack starts from."""
     if start == "zero":
         return x.clone()
@@ -109,13 +100,8 @@ def start_point(
 
 
 def snapshots(
-    family: Sequence[PGD],
-    model: torch.nn.Module,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    *,
-    generator: torch.Generator,
-) -> Iterator[torch.Tensor]:
+    family: Sequence[PGD], model: Module, x: Tensor, y: Tensor, *, generator: Generator
+) -> Iterator[Tensor]:
     """What `perturb` finds for each PGD of a family, in one run of the longest.
 
     The family differs in steps only, in rising order.
