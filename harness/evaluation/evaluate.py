@@ -18,6 +18,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,20 +55,11 @@ class _Work:
     weights: str  # a checksum
     results: Path
     device: torch.device
-    sets: dict[str, Images]
 
-    @classmethod
-    def of(
-        cls,
-        evaluation: EvalRun,
-        model: nn.Module,
-        weights: str,
-        results: Path,
-        device: torch.device,
-    ) -> _Work:
-        names = dict.fromkeys(probe.dataset for probe in evaluation.probes)
-        sets = {name: load(name, "test") for name in names}
-        return cls(evaluation, model, weights, results, device, sets)
+    @cached_property
+    def sets(self) -> dict[str, Images]:
+        names = dict.fromkeys(probe.dataset for probe in self.evaluation.probes)
+        return {name: load(name, "test") for name in names}
 
     def earlier(self) -> tuple[dict[str, Record], Cost]:
         """Records of these weights and images in other record files of the run, and their cost."""
@@ -78,15 +70,12 @@ class _Work:
                 records, about = read_records(path, self.evaluation.run)
             except UserError:  # damaged: what it held is computed again
                 continue
-            own = {
-                name: record
-                for name, record in records.items()
-                if name in wanted.keys() - found.keys()
-                and about.get("weights") == self.weights
-                and self._same_images(wanted[name].dataset, about)
-            }
-            if own:
-                found |= own
+            if about.get("weights") != self.weights:
+                continue
+            new = [name for name in records if name in wanted.keys() - found.keys()]
+            new = [name for name in new if self._same_images(wanted[name].dataset, about)]
+            if new:
+                found |= {name: records[name] for name in new}
                 cost += Cost(about["seconds"], about["cpu_seconds"])
         return found, cost
 
@@ -152,7 +141,7 @@ def evaluate_part(
     part: Part,
 ) -> None:
     """Compute a part's batches; `evaluate` joins them with those of the other parts."""
-    work = _Work.of(evaluation, model, weights, results, device)
+    work = _Work(evaluation, model, weights, results, device)
     known, _ = work.earlier()
     missing = [probe for probe in evaluation.probes if probe.id not in known]
     write_part(results, evaluation, part, weights, sum(1 for _ in work.shards(missing, part)))
@@ -171,7 +160,7 @@ def evaluate(
     `weights` is a checksum: records of other weights, or of other images, do not count.
     `trained` is what is known of the training and kept with the records.
     """
-    work = _Work.of(evaluation, model, weights, results, device)
+    work = _Work(evaluation, model, weights, results, device)
     known, spent = work.earlier()
     shards: dict[str, list[Record]] = defaultdict(list)
     missing = [probe for probe in evaluation.probes if probe.id not in known]

@@ -30,6 +30,13 @@ from harness.models.folding import frozen
 from harness.models.networks import gradcam
 from harness.training.batches import unit
 
+EXAMPLES = 100
+_STEPS = 10
+_SWEEP = (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(2))
+_HUGE = {"linf": Fraction(1, 2), "l2": Fraction(6), "l1": Fraction(90)}
+_ZERO_GRADIENTS = 0.05  # the share of examples without a gradient that is still believed
+_BROKEN = 0.1  # accuracy under a huge perturbation that still counts as "about 0"
+
 
 def evaluate_batch(
     model: nn.Module, probe: Probe, x: Tensor, y: Tensor, generator: torch.Generator
@@ -122,14 +129,6 @@ def heat(model: nn.Module, x: Tensor, predicted: Tensor) -> np.ndarray:
     """Grad-CAM at the size of the features: a reader can always enlarge it."""
     maps = gradcam(model, x, predicted).squeeze(1)
     return (255 * maps).round().to(torch.uint8).cpu().numpy()
-
-
-EXAMPLES = 100
-_STEPS = 10
-_SWEEP = (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(2))
-_HUGE = {"linf": Fraction(1, 2), "l2": Fraction(6), "l1": Fraction(90)}
-_ZERO_GRADIENTS = 0.05  # the share of examples without a gradient that is still believed
-_BROKEN = 0.1  # accuracy under a huge perturbation that still counts as "about 0"
 
 
 @torch.no_grad()
