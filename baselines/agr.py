@@ -46,12 +46,7 @@ class UnboxedPGD:
         return f"unboxed_pgd{self.threat.steps}_{self.threat.norm}"
 
     def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
+        self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, generator: torch.Generator
     ) -> torch.Tensor:
         ball, step = self.threat.ball, float(self.threat.step)
         attack_loss = attack_cross_entropy(model, x, y)

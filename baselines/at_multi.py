@@ -48,8 +48,7 @@ class MultiAT:
             drawn = torch.randint(len(threats), (1,), generator=generator, device=generator.device)
             threats = (threats[int(drawn)],)
         adversarial = [
-            perturb(PGD.of(threat), model, batch.x, batch.y, generator=generator)
-            for threat in threats
+            perturb(PGD.of(threat), model, batch.x, batch.y, generator=generator) for threat in threats
         ]
         losses = torch.stack([cross_entropy(model(x), batch.y) for x in adversarial])
         worst = losses.amax(dim=0) if self.strategy == "max" else losses.mean(dim=0)

@@ -45,12 +45,7 @@ class ClippedFGSM:
         return f"clipped_fgsm_{self.ball.norm}"
 
     def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
+        self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, generator: torch.Generator
     ) -> torch.Tensor:
         norm, radius = self.ball.norm, self.ball.radius
         noise = per_image(torch.rand, x.shape, generator=generator, device=x.device, dtype=x.dtype)

@@ -43,12 +43,7 @@ class FriendlyPGD:
         return f"friendly{self.threat.steps}_{self.threat.norm}"
 
     def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
+        self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, generator: torch.Generator
     ) -> torch.Tensor:
         ball, step = self.threat.ball, float(self.threat.step)
         adversarial = start_point("uniform", ball, x, generator)

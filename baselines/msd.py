@@ -59,12 +59,7 @@ class MultiSteepest:
         return f"msd{self.threats[0].steps}"
 
     def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
+        self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, generator: torch.Generator
     ) -> torch.Tensor:
         attack_loss = attack_cross_entropy(model, x, y)
         wide = (-1, *[1] * (x.dim() - 1))
@@ -92,9 +87,7 @@ class MultiSteepest:
         if self.l1_coordinates is None:
             return [_L1_SHARE] * steps
         fewest, most = self.l1_coordinates
-        drawn = torch.randint(
-            fewest, most + 1, (steps,), generator=generator, device=generator.device
-        )
+        drawn = torch.randint(fewest, most + 1, (steps,), generator=generator, device=generator.device)
         return [min(count / x[0].numel(), 1.0) for count in drawn.tolist()]
 
 

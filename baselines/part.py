@@ -55,12 +55,7 @@ class PixelPGD:
         return f"pixelpgd{self.threat.steps}_{self.threat.norm}"
 
     def __call__(
-        self,
-        model: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        *,
-        generator: torch.Generator,
+        self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, generator: torch.Generator
     ) -> torch.Tensor:
         step, attack_loss = float(self.threat.step), attack_cross_entropy(model, x, y)
         noise = per_image(torch.rand, x.shape, generator=generator, device=x.device, dtype=x.dtype)

@@ -46,9 +46,7 @@ class LogitPairing:
     def __call__(
         self, model: torch.nn.Module, batch: Batch, clock: Clock, generator: torch.Generator
     ) -> torch.Tensor:
-        by_q, by_r = (
-            searched(APGD(t.ball, t.steps), model, batch.x, batch.y) for t in self.threats
-        )
+        by_q, by_r = (searched(APGD(t.ball, t.steps), model, batch.x, batch.y) for t in self.threats)
         wide = (-1, *[1] * (batch.x.dim() - 1))
         x_worse = torch.where((by_q.loss > by_r.loss).view(wide), by_q.best, by_r.best)
         r, q = model(by_r.best), model(by_q.best)

@@ -102,9 +102,7 @@ class RMCTraining:
         self._move_to(t)
         model = self.model.train()
         attack = MultiSteepest(self.rmc.threats, self.rmc.l1_coordinates)
-        adversarial = perturb(
-            attack, model, batch.x, batch.y, generator=self.generator, mode="train"
-        )
+        adversarial = perturb(attack, model, batch.x, batch.y, generator=self.generator, mode="train")
         loss = cross_entropy(model(adversarial), batch.y).mean()
         value = finite(loss, clock, self.rmc.slug)
         gradients = torch.autograd.grad(loss, list(model.parameters()))

@@ -65,9 +65,7 @@ def build_rows(folder: Path) -> list[Row]:
 
 def measured(folder: Path) -> float:
     """Snakemake's own CPU seconds for one rule's jobs; it writes - or NA for the shortest."""
-    rows = [
-        row for path in folder.glob("*.tsv") for row in csv.DictReader(path.open(), delimiter="\t")
-    ]
+    rows = [row for path in folder.glob("*.tsv") for row in csv.DictReader(path.open(), delimiter="\t")]
     return sum(float(row["cpu_time"]) for row in rows if row["cpu_time"] not in ("-", "NA"))
 
 
@@ -87,6 +85,4 @@ def wall(logs: Path) -> float:
     """The longest elapsed time in Snakemake's logs."""
     found = [_ELAPSED.search(path.read_text()) for path in logs.glob("*.log")]
     times = [tuple(float(part or 0) for part in match.groups()) for match in found if match]
-    return max(
-        timedelta(days=d, hours=h, minutes=m, seconds=s).total_seconds() for d, h, m, s in times
-    )
+    return max(timedelta(days=d, hours=h, minutes=m, seconds=s).total_seconds() for d, h, m, s in times)

@@ -89,10 +89,7 @@ def measure() -> list[Row]:
         faster(what, times.ratio("theirs", "ours"), 2.2),
         Row("flags of PGD20, PGD100, MIM, CW that differ", f"{pgds}", "0", pgds == 0),
         Row(
-            "equal signs of x' - x after ten steps",
-            f"{100 * signs:.3f} %",
-            ">= 99.9 %",
-            signs >= 0.999,
+            "equal signs of x' - x after ten steps", f"{100 * signs:.3f} %", ">= 99.9 %", signs >= 0.999
         ),
         Row("flags of AutoAttack's components that differ, of the same seeds", f"{others}"),
         Row(
@@ -113,9 +110,7 @@ def equal_signs(model: nn.Module, same: nn.Module, pgd: PGD, x: Tensor, y: Tenso
     return float(((ours - x).sign() == (theirs - x).sign()).float().mean())
 
 
-def by_plain_ways(
-    model: nn.Module, columns: Columns, x: Tensor, y: Tensor
-) -> dict[str, np.ndarray]:
+def by_plain_ways(model: nn.Module, columns: Columns, x: Tensor, y: Tensor) -> dict[str, np.ndarray]:
     flags = {name: by_pgd(model, columns.probe(name, "digits"), x, y) for name in PGDS}
     eps = columns.pgd("digits", "linf", 1).ball.radius
     with listening():

@@ -26,9 +26,7 @@ def measure() -> list[Row]:
     for name, keeps in (("kept", True), ("given back", False)):
         pipes[name], there = fresh.Pipe()
         fresh.Process(target=work, args=(there, keeps), daemon=True).start()
-    steps = {
-        name: lambda pipe=pipe: (pipe.send("step"), pipe.recv()) for name, pipe in pipes.items()
-    }
+    steps = {name: lambda pipe=pipe: (pipe.send("step"), pipe.recv()) for name, pipe in pipes.items()}
     times = in_turn(steps, ROUNDS)
     for pipe in pipes.values():
         pipe.send(None)

@@ -33,9 +33,7 @@ def measure() -> list[Row]:
     plan = Plan.read("ci")
     costs = in_at_steps(plan)
     draw(costs, plan.grid["labels"], HERE / "method_cost.png")
-    return [
-        Row(plan.grid["labels"][slug], f"{cost:.2f} AT steps") for slug, cost in sorted_by(costs)
-    ]
+    return [Row(plan.grid["labels"][slug], f"{cost:.2f} AT steps") for slug, cost in sorted_by(costs)]
 
 
 def sorted_by(costs: dict[str, float]) -> list[tuple[str, float]]:

@@ -36,9 +36,7 @@ class Times:
         return statistics.median(one / other for one, other in pairs)
 
 
-def in_turn(
-    contenders: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True
-) -> Times:
+def in_turn(contenders: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True) -> Times:
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + warm_up):
         for name, run in contenders.items():

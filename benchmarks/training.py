@@ -64,12 +64,8 @@ def adversarial_step() -> list[Row]:
     passes = 2 * pgd.steps + 3  # forward and to the image; the update also to the weights
     work = passes * BATCH * operations(lesson, batch.x[:1])
     return [
-        faster(
-            "adversarial training step against the plain one", times.ratio("plain", "ours"), 1.6
-        ),
-        Row(
-            "equal signs of the image gradient", f"{100 * signs:.3f} %", ">= 99.9 %", signs >= 0.999
-        ),
+        faster("adversarial training step against the plain one", times.ratio("plain", "ours"), 1.6),
+        Row("equal signs of the image gradient", f"{100 * signs:.3f} %", ">= 99.9 %", signs >= 0.999),
         share_of_peak(work, times),
     ]
 

@@ -104,12 +104,7 @@ class Ground:
         return subprocess.Popen(
             [sys.executable, "-m", "harness", "start", *words, *settings],
             cwd=cwd,
-            env={
-                **os.environ,
-                **ENVIRONMENT,
-                **(environment or {}),
-                ADDRESS: self.zygote[0],
-            },
+            env={**os.environ, **ENVIRONMENT, **(environment or {}), ADDRESS: self.zygote[0]},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

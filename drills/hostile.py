@@ -50,27 +50,8 @@ def refused(act: Callable[[], object]) -> None:
 
 def names(random: Random) -> str:
     """A name with a meaning to a shell, a path or a line reader."""
-    tricks = [
-        "; touch X",
-        "$(touch X)",
-        "`touch X`",
-        "'; touch X; '",
-        '"; touch X; "',
-        "\ntouch X\n",
-    ]
-    tricks += [
-        "../../X",
-        "/tmp/X",
-        "a b",
-        "nt\n",
-        "{X}",
-        "*",
-        "-X",
-        "..",
-        "|touch X",
-        "&touch X",
-        "é",
-    ]
+    tricks = ["; touch X", "$(touch X)", "`touch X`", "'; touch X; '", '"; touch X; "', "\ntouch X\n"]
+    tricks += ["../../X", "/tmp/X", "a b", "nt\n", "{X}", "*", "-X", "..", "|touch X", "&touch X", "é"]
     return random.choice(["", "nt", "at"]) + random.choice(tricks).replace("X", _MARK)
 
 
@@ -115,12 +96,7 @@ def names_on_the_command_line(ground: Ground, this: Try) -> None:
 def targets(ground: Ground, this: Try) -> None:
     """Targets and config values: Snakemake must refuse them and run nothing."""
     name = names(this.random)
-    patterns = [
-        "{}",
-        "reports/ci/tables/{}.csv",
-        "results/data/{}.txt",
-        "results/models/{}/run.json",
-    ]
+    patterns = ["{}", "reports/ci/tables/{}.csv", "results/data/{}.txt", "results/models/{}/run.json"]
     target = this.random.choice(patterns).replace("{}", name)
     done = snakemake("--", target, cwd=this.folder, grid=ground.grid)
     demand(done.returncode != 0, f"{target!r} was made: {said(done)}")

@@ -17,14 +17,7 @@ from pathlib import Path
 from random import Random
 
 from drills import Attempt, LostError, Try, demand
-from drills.commands import (
-    ENVIRONMENT,
-    processes_in,
-    said,
-    snakemake,
-    snakemake_words,
-    wait_until,
-)
+from drills.commands import ENVIRONMENT, processes_in, said, snakemake, snakemake_words, wait_until
 from drills.ground import METHODS, Ground
 from harness.core import paths
 
@@ -41,9 +34,7 @@ def caught(this: Try, kill: Callable[[Path], bool]) -> Path:
     raise LostError("every process had ended before it was killed")
 
 
-def killed(
-    ground: Ground, random: Random, words: tuple[str, ...], folder: Path, moment: float
-) -> bool:
+def killed(ground: Ground, random: Random, words: tuple[str, ...], folder: Path, moment: float) -> bool:
     """kill -9 the job's process, or the client that the workflow waits for. Was it still running?"""
     job, begun = ground.start(*words, cwd=folder), 0.0
     while job.poll() is None and begun < moment:
@@ -118,9 +109,7 @@ def evaluation(ground: Ground) -> Attempt:
 
     def attempt(this: Try) -> str:
         def kill(folder: Path) -> bool:
-            early = (
-                this.random.random() ** 3
-            )  # most of its time goes into checks, after the last shard
+            early = this.random.random() ** 3  # most of its time goes into checks, after the last shard
             return killed(ground, this.random, words, with_model(folder), early * cpu_seconds)
 
         folder = caught(this, kill)

@@ -8,15 +8,7 @@ import sys
 import time
 
 from drills import Attempt, Try, demand
-from drills.commands import (
-    ENVIRONMENT,
-    Done,
-    said,
-    sentence,
-    snakemake,
-    snakemake_words,
-    wait_until,
-)
+from drills.commands import ENVIRONMENT, Done, said, sentence, snakemake, snakemake_words, wait_until
 from drills.ground import Ground
 from drills.kills import made
 

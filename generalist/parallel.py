@@ -224,13 +224,7 @@ def stop(process: BaseProcess, pipe: Connection) -> None:
 
 
 def run_learner(
-    pipe: Connection,
-    lines: Lines,
-    port: int,
-    threads: int,
-    amp: bool,
-    compiled: bool,
-    overwrites: str,
+    pipe: Connection, lines: Lines, port: int, threads: int, amp: bool, compiled: bool, overwrites: str
 ) -> None:
     """What a learner's process runs: the training process's requests, until it is gone."""
     from torch.distributed import TCPStore

@@ -1,7 +1,5 @@
 """One command for everything: `python -m harness COMMAND ...`."""
 
-from __future__ import annotations
-
 import sys
 
 from harness.core.commands import COMMANDS, run

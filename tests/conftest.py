@@ -75,9 +75,7 @@ def run_of(plan: Plan, slug: str, **changes) -> TrainRun:
 
 
 def clocks(epochs: int = 4, steps_per_epoch: int = 3) -> list[Clock]:
-    return [
-        Clock(e, s, epochs, steps_per_epoch) for e in range(epochs) for s in range(steps_per_epoch)
-    ]
+    return [Clock(e, s, epochs, steps_per_epoch) for e in range(epochs) for s in range(steps_per_epoch)]
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:

@@ -3,8 +3,6 @@
 Imports models and below; importing it loads no torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

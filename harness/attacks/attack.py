@@ -109,13 +109,7 @@ def attack_view(model: Module, mode: str = "eval") -> Iterator[Module]:
 
 
 def perturb(
-    attack: Attack,
-    model: Module,
-    x: Tensor,
-    y: Tensor,
-    *,
-    generator: Generator,
-    mode: str = "eval",
+    attack: Attack, model: Module, x: Tensor, y: Tensor, *, generator: Generator, mode: str = "eval"
 ) -> Tensor:
     """Run an attack and check its result."""
     with attack_view(model, mode) as network:

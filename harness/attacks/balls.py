@@ -82,15 +82,11 @@ def _shrink(delta: Tensor, room: Tensor, radius: float | Tensor) -> Tensor:
     corners, order = corners.sort(dim=1)
     slopes = slopes.gather(1, order).cumsum(dim=1)
     falls = (slopes[:, :-1] * corners.diff(dim=1)).cumsum(dim=1)
-    sums = inside.sum(dim=1, keepdim=True) + torch.cat(
-        [torch.zeros_like(falls[:, :1]), falls], dim=1
-    )
+    sums = inside.sum(dim=1, keepdim=True) + torch.cat([torch.zeros_like(falls[:, :1]), falls], dim=1)
     piece = ((sums > target).sum(dim=1, keepdim=True) - 1).clamp_min(0)
     over = (sums.gather(1, piece) - target).clamp_min(0)
     slope = slopes.gather(1, piece).clamp(max=-_TINY)
-    threshold = torch.where(
-        over > 0, corners.gather(1, piece) - over / slope, torch.zeros_like(over)
-    )
+    threshold = torch.where(over > 0, corners.gather(1, piece) - over / slope, torch.zeros_like(over))
     kept = torch.minimum((size - threshold).clamp_min(0), room)
     return delta.sign() * kept.to(delta.dtype).view_as(delta)
 

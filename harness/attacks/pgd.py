@@ -70,9 +70,7 @@ class PGD(OneBall):
         *_, last = self.iterates(model, x, y, generator)
         return last
 
-    def iterates(
-        self, model: Module, x: Tensor, y: Tensor, generator: Generator
-    ) -> Iterator[Tensor]:
+    def iterates(self, model: Module, x: Tensor, y: Tensor, generator: Generator) -> Iterator[Tensor]:
         """The image after each step; a PGD of fewer steps finds the same images."""
         norm, radius, step = self.ball.norm, self.ball.radius, float(self.step)
         loss = ATTACK_LOSSES[self.loss](model, x, y)

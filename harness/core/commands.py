@@ -1,7 +1,5 @@
 """The commands by name, and the module with the `main` of each."""
 
-from __future__ import annotations
-
 import importlib
 
 from harness.core.errors import unknown

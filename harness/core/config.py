@@ -1,7 +1,5 @@
 """config/*.yaml and config/scales/*.yaml: read safely, checked against their schemas."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

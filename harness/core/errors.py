@@ -1,7 +1,5 @@
 """Errors that a user can fix: what was expected, what was found, what to do, in one sentence."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Callable, Iterable

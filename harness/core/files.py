@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, and whose checksums show damage."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib

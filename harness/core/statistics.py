@@ -1,7 +1,5 @@
 """Uncertainty of an accuracy, and of a difference between two models on the same images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -8,8 +8,6 @@ The arrays never change after that. If their sizes and times are not those that 
 arrays are read completely and their checksum decides. `python -m harness fetch` always checks it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

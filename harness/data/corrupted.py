@@ -4,8 +4,6 @@ If the official archive is in the data folder, unpacked or as the tar (whose md5
 used; otherwise the set is made from the clean test images, and its source and title say so.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Iterator

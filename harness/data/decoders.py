@@ -1,7 +1,5 @@
 """Readers of the official archives and file formats. No data file can run code or leave its folder."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -5,8 +5,6 @@ corruptions at all severities, `cifar10-c/fog` one of them, `cifar10-p` the ten 
 2 if something is missing.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Classes are numbered in the order of their WordNet ids, as in torchvision's Imag
 give no order, images alternate over the classes, so that the first n are a fair sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The data sets: shape, sources, files and how to read them (docs/adding-a-data-set.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial

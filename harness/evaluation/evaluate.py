@@ -12,8 +12,6 @@ Several jobs can share the work: `--part 2/8` does every eighth batch. The plain
 are there, finds nothing missing, checks the model and joins what they wrote.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -133,12 +131,7 @@ def families(probes: Iterable[Probe]) -> list[list[Probe]]:
 
 
 def evaluate_part(
-    evaluation: EvalRun,
-    model: nn.Module,
-    weights: str,
-    results: Path,
-    device: torch.device,
-    part: Part,
+    evaluation: EvalRun, model: nn.Module, weights: str, results: Path, device: torch.device, part: Part
 ) -> None:
     """Compute a part's batches; `evaluate` joins them with those of the other parts."""
     work = _Work(evaluation, model, weights, results, device)

@@ -5,8 +5,6 @@ inside the evaluation job, on a few images, and are kept with the records. A che
 was measured; the report marks the numbers that it touches. None of them stops anything.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -169,16 +167,11 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Check:
         right = model(x).argmax(dim=1) == y
     x, y = (x[right], y[right]) if right.any() else (x, y)
     shares = {}
-    for name, attack_loss in (
-        ("CE", attack_cross_entropy(model, x, y)),
-        ("DLR", lambda z: dlr(z, y)),
-    ):
+    for name, attack_loss in (("CE", attack_cross_entropy(model, x, y)), ("DLR", lambda z: dlr(z, y))):
         gradient = input_gradient(model, x, attack_loss).flatten(1)
         useless = (gradient == 0).all(dim=1) | ~torch.isfinite(gradient).all(dim=1)
         shares[name] = float(useless.float().mean())
-    found = ", ".join(
-        f"{100 * share:.0f} % without one for {name}" for name, share in shares.items()
-    )
+    found = ", ".join(f"{100 * share:.0f} % without one for {name}" for name, share in shares.items())
     return Check("usable gradients", max(shares.values()) <= _ZERO_GRADIENTS, found)
 
 
@@ -197,9 +190,7 @@ def rescored(model: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> Check:
         together = model(adversarial).argmax(dim=1)
         apart = torch.cat([model(part).argmax(dim=1) for part in adversarial.split(7)])
     changed = int((together != apart).sum())
-    return Check(
-        "same verdict at another batch size", changed == 0, f"{changed} of {len(y)} differ"
-    )
+    return Check("same verdict at another batch size", changed == 0, f"{changed} of {len(y)} differ")
 
 
 def ordered(model: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> Check:
@@ -208,9 +199,7 @@ def ordered(model: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> Check:
     many = accuracy(model, perturb(_pgd(ball), model, x, y, generator=_generator(x)), y)
     slack = 2 / len(y)
     found = f"noise {100 * noise:.0f} %, FGSM {100 * single:.0f} %, PGD {100 * many:.0f} %"
-    return Check(
-        "noise, FGSM, PGD of rising strength", noise + slack >= single >= many - slack, found
-    )
+    return Check("noise, FGSM, PGD of rising strength", noise + slack >= single >= many - slack, found)
 
 
 def sweep(model: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> Check:

@@ -122,9 +122,7 @@ def read_records(path: Path, run: str | None = None) -> tuple[dict[str, Record],
             "to compute it again."
         )
     about["labels"] = {
-        name.removeprefix(_LABELS): array
-        for name, array in arrays.items()
-        if name.startswith(_LABELS)
+        name.removeprefix(_LABELS): array for name, array in arrays.items() if name.startswith(_LABELS)
     }
     return records, about
 

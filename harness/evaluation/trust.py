@@ -128,9 +128,7 @@ def _weaker(single: Mapping[Column, Record]) -> list[Check]:
             ok = bool(other.mean() <= one.mean() or p >= _NOISE)
             found = f"{100 * one.mean():.2f} and {100 * other.mean():.2f} %, p = {p:.3g}"
             touched = (weak.probes[0].id, strong.probes[0].id)
-            checks.append(
-                Check(f"{strong.name} no weaker than {weak.name}", ok, found, probes=touched)
-            )
+            checks.append(Check(f"{strong.name} no weaker than {weak.name}", ok, found, probes=touched))
     return checks
 
 

@@ -1,7 +1,5 @@
 """Tables and figures as the plan knows them: rows and columns, and the run behind every number."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce

@@ -5,8 +5,6 @@ Named things are looked up where the run's surroundings define them: a `Threat` 
 under an entry; the entry itself always wins.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import types
@@ -173,9 +171,7 @@ def fraction(value: Any, where: str) -> Fraction:
         raise expected(f"a number or fraction at {where}", repr(value), "write 8/255") from None
 
 
-def build_attack(
-    make: Callable[..., Staged], offered: Config, fields: Config, where: str
-) -> Staged:
+def build_attack(make: Callable[..., Staged], offered: Config, fields: Config, where: str) -> Staged:
     """The attack of a column: of what is `offered` it takes what it names, and all `fields`."""
     parameters = _signature(make).parameters
     own = [name for name in parameters if name not in offered]

@@ -1,8 +1,6 @@
 """What a column of config/grid.yaml is: the probes it asks of a model, and how their records become a
 number. Torch-free."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -178,9 +176,7 @@ class Columns:
         entry = self.column(name)
         return entry.get("mean", entry.get("all", [name]))
 
-    def resolved(
-        self, name: str, dataset: str, protocol: str, autoattack: str | None = None
-    ) -> Column:
+    def resolved(self, name: str, dataset: str, protocol: str, autoattack: str | None = None) -> Column:
         """A column on a data set. `autoattack` says how AutoAttack is measured (`autoattack` above)."""
         entry = self.column(name, protocol)
         for op in ("all", "mean"):

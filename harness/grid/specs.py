@@ -3,8 +3,6 @@
 The workflow plans; a job gets its spec on the command line and plans nothing.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Mapping

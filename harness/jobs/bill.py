@@ -8,8 +8,6 @@ Evaluation is an upper bound: every image is assumed to survive every stage. Not
 checks on 100 images, Grad-CAM in training, augmentation, mixing weights, reading and writing.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import defaultdict
 from collections.abc import Mapping
@@ -140,9 +138,7 @@ def text(
     for (network, method), models in sorted(groups.items()):
         train, evaluate = np.mean(models, axis=0)
         forward, backward, all_hours = train + evaluate
-        line = (
-            f"{network:<10} {method + '*' * ((network, method) in bounds):<28} {len(models):>6}  "
-        )
+        line = f"{network:<10} {method + '*' * ((network, method) in bounds):<28} {len(models):>6}  "
         line += f"{short(forward):>8} {short(backward):>8}"
         if prices:
             line += f"  {train[2]:>9.3g} {evaluate[2]:>9.3g} {all_hours * len(models):>11.4g}"

@@ -1,7 +1,5 @@
 """Evaluate one model: `python -m harness evaluate --scale smoke --run ID`, or --model path.py:build."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
@@ -40,9 +38,7 @@ def main() -> None:
     parser.add_argument("--data", help="with --model: the data set, such as cifar10")
     parser.add_argument("--attacks", default="all", help="with --model: columns by comma, or all")
     parser.add_argument("--examples", type=int, help="with --model: so many test images")
-    parser.add_argument(
-        "--part", type=Part.read, help="2/8: every eighth batch only, from the second"
-    )
+    parser.add_argument("--part", type=Part.read, help="2/8: every eighth batch only, from the second")
     parser.add_argument("--scale", help="smoke for --run, paper for --model, unless given")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))

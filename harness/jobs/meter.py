@@ -8,8 +8,6 @@ always right, so that no example leaves an attack early. If a network that is al
 another number, the rate is an upper bound.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What a scale's runs will cost, or which they are: `python -m harness plan --scale paper`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -9,9 +7,7 @@ from harness.grid.plan import Plan
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="What a scale's runs will cost, or which they are."
-    )
+    parser = argparse.ArgumentParser(description="What a scale's runs will cost, or which they are.")
     parser.add_argument("--scale", default="smoke")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--runs", action="store_true", help="list them instead; no torch needed")

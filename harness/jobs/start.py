@@ -9,8 +9,6 @@ harness start --gpus 1 train ...` first takes a GPU for the command alone, if th
 (harness/machine/gpus.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Train one run of the grid: `python -m harness train --scale smoke --run ID`."""
 
-from __future__ import annotations
-
 import argparse
 from contextlib import nullcontext
 from pathlib import Path
@@ -26,9 +24,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
-    parser.add_argument(
-        "--rehearse", type=int, metavar="N", help="N steps only; nothing is written"
-    )
+    parser.add_argument("--rehearse", type=int, metavar="N", help="N steps only; nothing is written")
     options = parser.parse_args()
     spec = options.spec
     run = read_spec(spec) if spec else Plan.read(options.scale, options.grid).run(options.run)

@@ -8,8 +8,6 @@ Forks are safe here because the zygote computes nothing: one thread, CUDA untouc
 ever start a thread, the zygote ends, and every job runs by itself (harness/jobs/start.py). Linux only.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib

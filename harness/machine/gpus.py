@@ -10,8 +10,6 @@ is nothing to choose. Only jobs of one user on one machine see each other's lock
 the same name for a device.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import random

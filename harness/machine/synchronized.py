@@ -5,8 +5,6 @@ over the whole batch, and gradients are those of the batch's mean loss. Sums are
 overlapped with the backward pass: beside an attack's passes that is cheap, in natural training not.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -9,8 +9,6 @@ folding only saves time. Rounding differs in the last bits, so whether an attack
 the network itself (harness/evaluation/probing.py).
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -11,8 +11,6 @@ others call WRN-34-10 (46,160,474 parameters). `resnet50` and `wrn50_2`: torchvi
 halves the image, so all later layers are four times cheaper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -4,8 +4,6 @@ Writes reports/published/audit.md. Rules find the contradictions, so a new one i
 statements.csv would be found too. They do not say who is wrong, and they allow for rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 

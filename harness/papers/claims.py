@@ -5,8 +5,6 @@ published numbers (holds, fails, no number) and on our records (holds, fails, un
 If some comparisons of a claim have no numbers, the others decide, and the verdict says so.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

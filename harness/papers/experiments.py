@@ -3,8 +3,6 @@
 Settings, rows that are one model, methods that have a row, models that were trained from scratch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations, permutations, product
 from typing import Any

@@ -5,8 +5,6 @@ that begin so, what is `Certain:`, what is a `Guess:`, what a `Deviation:`, and 
 `Compared:` with the method's official code. fidelity.md has the text before the table.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

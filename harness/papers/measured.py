@@ -1,7 +1,5 @@
 """Our records as evidence, image by image. Torch-free."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """The papers' printed numbers as evidence. Torch-free."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -53,9 +53,7 @@ class Papers:
         statements = pd.read_csv(PUBLISHED / "statements.csv", dtype=str, keep_default_na=False)
         each = statements.assign(document=statements.document.str.split(";"))
         each = each.explode("document", ignore_index=True)
-        values, leaderboard = (
-            pd.read_csv(PUBLISHED / f"{n}.csv") for n in ("values", "robustbench")
-        )
+        values, leaderboard = (pd.read_csv(PUBLISHED / f"{n}.csv") for n in ("values", "robustbench"))
         return cls(values, each, leaderboard)
 
     @property

@@ -3,8 +3,6 @@
 A statement is an entry of config/claims.yaml or a line of reports/published/statements.csv.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, product

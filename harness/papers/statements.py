@@ -4,8 +4,6 @@ A line of statements.csv becomes a statement like those of the claims (relations
 the printed numbers. The rules know the relations, not the lines: a new line is judged like the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from itertools import permutations
 from typing import Any

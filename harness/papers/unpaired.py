@@ -4,8 +4,6 @@
 some of the images against a constant, and the deviation over seeds. Rows are seeds, columns images.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

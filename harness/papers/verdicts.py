@@ -8,8 +8,6 @@ Comparisons without numbers are left out: if all others are true, the tree holds
 missing alternative might be true, so `Some` keeps all its parts unless all are missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from harness.core.statistics import holm

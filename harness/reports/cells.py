@@ -1,7 +1,5 @@
 """The cells of a table: numbers with intervals, paired tests, failed checks, published numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,10 +19,7 @@ _PLACE = ["dataset", "network", "column"]  # whose methods are compared
 
 
 def cells(
-    artefact: Artefact,
-    read: Mapping[str, Records],
-    checks: Mapping[str, Sequence[Check]],
-    plan: Plan,
+    artefact: Artefact, read: Mapping[str, Records], checks: Mapping[str, Sequence[Check]], plan: Plan
 ) -> pd.DataFrame:
     """One row per cell. With several seeds: their mean, their deviation, an interval over both."""
     images: Images = {}

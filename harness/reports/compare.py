@@ -7,8 +7,6 @@ same order and -1 for its reverse, with the p-value that the two have nothing to
 Torch-free.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,9 +23,7 @@ from harness.grid.plan import Plan, reported
 from harness.reports.cells import cells
 
 
-def differences(
-    plan: Plan, name: str, one: str, others: Sequence[str], results: Path
-) -> pd.DataFrame:
+def differences(plan: Plan, name: str, one: str, others: Sequence[str], results: Path) -> pd.DataFrame:
     """A line per data set, network, other row and column. All in percent."""
     artefact = plan.artefact(name)
     known = list(dict.fromkeys(row.method for row in artefact.rows))

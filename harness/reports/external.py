@@ -6,8 +6,6 @@ Its records lie beside ours, under a name made of the function's and a hash of i
 answer is `results/external/<name>/report.md` and `report.html`.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import runpy
@@ -129,8 +127,7 @@ def write_report(
     ]
     lines += ["", "| check | verdict | found |", "|---|---|---|"]
     lines += [
-        f"| {c.name} {c.norm or ''} | {'held' if c.ok else '**failed**'} | {c.found} |"
-        for c in checks
+        f"| {c.name} {c.norm or ''} | {'held' if c.ok else '**failed**'} | {c.found} |" for c in checks
     ]
     write_whole(folder / "table.csv", table.to_csv(index=False))
     write_whole(folder / "report.md", "\n".join(lines) + "\n")

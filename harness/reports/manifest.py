@@ -4,8 +4,6 @@ Git keeps no times: in a clone, tables may look older than the records that they
 workflow asks `Manifest.state` and tells Snakemake to ignore the times of what is proven to be current.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -6,8 +6,6 @@ Accuracies are texts, as there. Each file says in its footnote at which scale it
 measured on the real data with AutoAttack's full budget would be a submission.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Mapping, Sequence

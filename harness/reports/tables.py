@@ -4,8 +4,6 @@ The CSV holds one row per cell (cells.py); Markdown and LaTeX are its views, our
 number, the best two of a column marked as the papers mark them.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

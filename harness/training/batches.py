@@ -3,8 +3,6 @@
 Augmentation works on tensors, a whole batch at once, on the training device.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

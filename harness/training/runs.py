@@ -1,7 +1,5 @@
 """A run that trains one model, and what it is made of: recipe, selection, watch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction

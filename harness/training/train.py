@@ -5,8 +5,6 @@ saved, and a run continued from its checkpoint ends bitwise where an undisturbed
 is written after each epoch, every ten minutes, and on SIGTERM.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -186,9 +184,7 @@ class LiveRun:
         }
 
 
-def take_step(
-    training: Training, batches: Batches, order: Tensor, clock: Clock
-) -> Mapping[str, float]:
+def take_step(training: Training, batches: Batches, order: Tensor, clock: Clock) -> Mapping[str, float]:
     """One step on its batch; what it reports, as means over the whole batch."""
     with autocast(batches.device, batches.run.recipe.amp is not None):
         reported = training.step(batches.at(order, clock.epoch, clock.step), clock)

@@ -36,10 +36,7 @@ def _state(model: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def mix_into(
-    target: torch.nn.Module,
-    sources: Sequence[torch.nn.Module],
-    weights: Sequence[float],
-    decay: float,
+    target: torch.nn.Module, sources: Sequence[torch.nn.Module], weights: Sequence[float], decay: float
 ) -> None:
     """target <- decay * target + (1 - decay) * sum_a weights_a * sources_a; the weights sum to 1.
 

@@ -236,7 +236,5 @@ def test_a_bad_field_of_a_column_is_one_sentence(kind, fields, message):
 
 def test_an_unknown_attack_is_one_sentence(plan):
     grid = {**plan.grid, "columns": {**plan.grid["columns"], "PGD20": {"attack": "pdg"}}}
-    with pytest.raises(
-        UserError, match=r"known attack in .*columns, found 'pdg'; did you mean 'pgd'"
-    ):
+    with pytest.raises(UserError, match=r"known attack in .*columns, found 'pdg'; did you mean 'pgd'"):
         Columns(grid, plan.scale).probe("PGD20", "digits")

@@ -243,9 +243,7 @@ def test_gradcam_by_hand():
     x = torch.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
     # class 1: a_k = weight / 4 = (1/8, 3/4); map = x/8 + 3 x^2/4 at x = 0, 1, 2, 3
     heat = torch.tensor([0.0, 0.875, 3.25, 7.125])
-    torch.testing.assert_close(
-        gradcam(HandMade(), x, torch.tensor([1])).flatten(), heat / heat.max()
-    )
+    torch.testing.assert_close(gradcam(HandMade(), x, torch.tensor([1])).flatten(), heat / heat.max())
     # class 0: map = ReLU(x/4 - x^2/2) = 0 everywhere: min-max must not divide by zero
     assert gradcam(HandMade(), x, torch.tensor([0])).abs().max() == 0
     predicted = HandMade()(x).argmax(dim=1)
@@ -279,15 +277,11 @@ def test_part_masks_are_those_of_the_jet_picture():
     eps, part = LINF.ball.radius, PART(LINF, low=Fraction(1, 2))
     shares = []
     for heat, found in zip(gradcam(model, x), part.radii(model, x), strict=True):
-        enlarged = Image.fromarray(heat[0].numpy()).resize(
-            (8, 8), resample=Image.Resampling.BICUBIC
-        )
+        enlarged = Image.fromarray(heat[0].numpy()).resize((8, 8), resample=Image.Resampling.BICUBIC)
         picture = colormaps["jet"](np.asarray(enlarged) ** 2)[:, :, :3]
         matters = (picture - picture.mean()) / picture.std() > 1
         radii = np.where(matters, eps, eps / 2).transpose(2, 0, 1)
-        assert (
-            np.abs(found.numpy() - radii) > 1e-6
-        ).mean() < 0.02  # float32 at the edge of a colour
+        assert (np.abs(found.numpy() - radii) > 1e-6).mean() < 0.02  # float32 at the edge of a colour
         shares.append(matters.mean())
     assert 0.1 < np.mean(shares) < 0.4
     grey = PART(LINF).radii(fresh().eval(), torch.rand(2, 1, 8, 8, generator=generator()))
@@ -386,9 +380,7 @@ def test_eat_draws_the_harder_norm_more_often(lab):
 
 def test_eat_counts_who_was_wrong_at_any_iterate_in_eval_mode(batch):
     model, attack = fresh().train(), APGD(LINF.ball, 10)
-    _, errors = NormAT(dataclasses.replace(LINF, steps=10)).loss_and_errors(
-        model, batch, generator()
-    )
+    _, errors = NormAT(dataclasses.replace(LINF, steps=10)).loss_and_errors(model, batch, generator())
     seen = []
     model = fresh().eval()
     hook = model.register_forward_hook(lambda m, i, o: seen.append(o.argmax(1) != batch.y))
@@ -409,8 +401,7 @@ def test_eat_with_one_norm_is_at_with_its_attack(lab, batch):
     alone.step(batch, Clock(0, 0, 4, 3))
     torch.testing.assert_close(weights(eat.deployed()), weights(alone.deployed()))
     stepped = (
-        next(iter(model.parameters())) * (1 - 0.05 * 5e-4)
-        - 0.05 * next(iter(model.parameters())).grad
+        next(iter(model.parameters())) * (1 - 0.05 * 5e-4) - 0.05 * next(iter(model.parameters())).grad
     )
     torch.testing.assert_close(next(iter(eat.deployed().parameters())), stepped)
 
@@ -478,9 +469,7 @@ def test_rmc_ends_are_exact_and_stay(curve, batch):
     for clock in clocks()[:3]:
         training.step(batch, clock)
     for t, end in ((0.0, a), (1.0, b)):
-        assert all(
-            torch.equal(p, q) for p, q in zip(training.point(t), end.parameters(), strict=True)
-        )
+        assert all(torch.equal(p, q) for p, q in zip(training.point(t), end.parameters(), strict=True))
     assert all(torch.equal(weights(end), kept) for end, kept in zip((a, b), before, strict=True))
 
 

@@ -117,9 +117,7 @@ def parents(plan, tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("slug", ["at", "generalist_t", "eat", "ramp", "rmc"])
-def test_stopped_at_random_moments_it_ends_with_the_same_bits(
-    plan, slug, zygote, parents, tmp_path
-):
+def test_stopped_at_random_moments_it_ends_with_the_same_bits(plan, slug, zygote, parents, tmp_path):
     """Through a zygote, which makes a start cheap: the client gets the signal, the job acts."""
     address, server = zygote
     run, whole, parts = run_of(plan, slug), tmp_path / "whole", tmp_path / "parts"

@@ -64,10 +64,7 @@ def test_a_hyper_parameter_changes_exactly_its_runs():
     edited = json.loads(json.dumps(before.grid))
     edited["methods"]["trades6"]["beta"] = 5
     after = Plan(edited, before.scale, "smoke")
-    assert {r.split("-")[2] for r in before.runs.keys() ^ after.runs.keys()} == {
-        "trades6",
-        "trades5",
-    }
+    assert {r.split("-")[2] for r in before.runs.keys() ^ after.runs.keys()} == {"trades6", "trades5"}
 
 
 def test_a_scale_is_not_part_of_identity(plan):

@@ -362,9 +362,7 @@ def test_imagenet_s_training_images_are_stored_larger_and_judged_in_the_middle(i
     train, held_out = load("imagenet", "train"), load("imagenet", "validation")
     assert train.x.shape == (36, 3, 256, 256)
     assert held_out.x.shape == (4, 3, 224, 224)
-    assert spread(train.x[0]) == pytest.approx(
-        128, abs=6
-    )  # the middle square of a ramp twice as wide
+    assert spread(train.x[0]) == pytest.approx(128, abs=6)  # the middle square of a ramp twice as wide
     for middle in (held_out, load("imagenet", "test")):
         assert spread(middle.x[0]) == pytest.approx(112, abs=6)
         assert middle.x[0].mean() == pytest.approx(127.5, abs=1.5)

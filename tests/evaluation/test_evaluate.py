@@ -63,10 +63,7 @@ def test_records(trained, plan):
         assert np.array_equal(record.broken_by == -2, ~natural.correct)
         assert np.array_equal(record.broken_by == -1, record.correct)
     assert about["run"] == evaluation.run
-    assert (
-        about["probes"][plan.columns.probe("PGD20", "digits").id]["attack"]["ball"]["eps"]
-        == "12/85"
-    )
+    assert about["probes"][plan.columns.probe("PGD20", "digits").id]["attack"]["ball"]["eps"] == "12/85"
 
 
 @pytest.mark.parametrize("start", ["uniform", "normal"])

@@ -144,9 +144,7 @@ def test_killed_parts_in_reversed_order(trained, plan, tmp_path):
 
     command(*part(3), cwd=ROOT, check=True)
     before = len(shards(tmp_path))
-    process = subprocess.Popen(
-        [sys.executable, "-m", *part(2)], cwd=ROOT, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([sys.executable, "-m", *part(2)], cwd=ROOT, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while len(shards(tmp_path)) < before + 4 and time.monotonic() < deadline:
         assert process.poll() is None

@@ -62,9 +62,7 @@ def test_a_randomised_model_is_seen(taught, images):
 
 
 def test_probabilities_are_seen(taught, images):
-    assert "logits, not probabilities" in failed(
-        Wrapped(taught, lambda z: z.softmax(dim=1)), images
-    )
+    assert "logits, not probabilities" in failed(Wrapped(taught, lambda z: z.softmax(dim=1)), images)
 
 
 def test_masked_gradients_are_seen(taught, images):

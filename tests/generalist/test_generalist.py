@@ -150,9 +150,7 @@ def test_without_ema_the_global_learner_is_the_mixture(lab, batch):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_before_gamma_falls_the_other_learners_leave_nothing_but_momentum(momentum, lab, batch):
     """With (1, 1, 1, 0) what overwrites them at t' and at 2/3 of the run is all the first learner's."""
-    other = dataclasses.replace(
-        NATURAL, optim=dataclasses.replace(NATURAL.optim, momentum=momentum)
-    )
+    other = dataclasses.replace(NATURAL, optim=dataclasses.replace(NATURAL.optim, momentum=momentum))
     generalist = Generalist((ROBUST, other), average=Average(0.9))
     found = []
     for lessons in (True, False):
@@ -201,9 +199,7 @@ def test_a_smaller_budget_keeps_the_proportions():
 
 
 def test_gamma_is_piecewise_linear_over_thirds():
-    assert [gamma_at((1, 1, 1, 0), t / 6) for t in range(7)] == pytest.approx(
-        [1, 1, 1, 1, 1, 0.5, 0]
-    )
+    assert [gamma_at((1, 1, 1, 0), t / 6) for t in range(7)] == pytest.approx([1, 1, 1, 1, 1, 0.5, 0])
     assert weights_at((0.6,) * 4, (0.5, 0.5), 0.3) == pytest.approx((0.6, 0.2, 0.2))
 
 
@@ -216,10 +212,7 @@ def test_weights_sum_to_one_for_any_number_of_learners():
 def test_a_shared_learning_rate_is_the_first_learners(lab, batch, clock):
     training = Generalist((ROBUST, NATURAL), shared_lr=True).start(lab)
     training.step(batch, clock)
-    assert [learner.optimizer.param_groups[0]["lr"] for learner in training.learners] == [
-        0.05,
-        0.05,
-    ]
+    assert [learner.optimizer.param_groups[0]["lr"] for learner in training.learners] == [0.05, 0.05]
 
 
 def test_presets(plan):

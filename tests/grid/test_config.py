@@ -24,11 +24,7 @@ def set_at(tree, path, value):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (
-            "artefacts/cvpr23_table1a/methods",
-            ["att"],
-            "known method .* found 'att'; did you mean 'at",
-        ),
+        ("artefacts/cvpr23_table1a/methods", ["att"], "known method .* found 'att'; did you mean 'at"),
         ("artefacts/cvpr23_table1a/networks", ["resnet81"], "did you mean 'resnet18'"),
         ("artefacts/cvpr23_table1a/datasets", ["cifar11"], "did you mean 'cifar10'"),
         ("artefacts/cvpr23_table1a/columns", ["PGD21"], "known column .* did you mean 'PGD20'"),
@@ -103,10 +99,7 @@ def test_an_unknown_artefact_and_scale_on_the_command_line(tmp_path):
 
 
 def test_merging():
-    assert merged({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}, "d": 4}) == {
-        "a": {"b": 3, "c": 2},
-        "d": 4,
-    }
+    assert merged({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}, "d": 4}) == {"a": {"b": 3, "c": 2}, "d": 4}
     assert str(fraction("8/255", "eps")) == "8/255"
 
 

@@ -12,14 +12,7 @@ from harness.core.errors import UserError
 from harness.grid.plan import Plan
 from harness.jobs.bill import kind, known_networks
 from harness.jobs.meter import network
-from harness.jobs.resources import (
-    LEAST_MINUTES,
-    MAX_MINUTES,
-    SAFETY,
-    Machine,
-    network_of,
-    rate_of,
-)
+from harness.jobs.resources import LEAST_MINUTES, MAX_MINUTES, SAFETY, Machine, network_of, rate_of
 
 PROFILE = ROOT / "workflow" / "profiles" / "slurm"
 WITH_PLUGIN = importlib.util.find_spec("snakemake_executor_plugin_slurm") is not None
@@ -83,16 +76,12 @@ def test_what_was_never_measured_is_billed_as_the_costliest(plan, paper):
     assert network_of(dataclasses.replace(run, network="mine")) == widest
     objective = dataclasses.replace(run.method.objective)
     threat = dataclasses.replace(objective.threat, steps=13)
-    method = dataclasses.replace(
-        run.method, objective=dataclasses.replace(objective, threat=threat)
-    )
+    method = dataclasses.replace(run.method, objective=dataclasses.replace(objective, threat=threat))
     unmeasured = rate_of(dataclasses.replace(run, method=method))
     assert unmeasured.step.all_forward > rate_of(run_of(paper, "at")).step.all_forward
 
 
-@pytest.mark.parametrize(
-    "entry", [{"device_tflops": "fast"}, {"max_minutes": 0}, {"max_minutes": -1}]
-)
+@pytest.mark.parametrize("entry", [{"device_tflops": "fast"}, {"max_minutes": 0}, {"max_minutes": -1}])
 def test_a_bad_entry_is_one_sentence(entry):
     with pytest.raises(UserError, match=f"expected a number above 0 as {next(iter(entry))}, found"):
         Machine.of(entry)
@@ -108,18 +97,10 @@ def test_the_profile_is_read_and_harmless(grid, tmp_path):
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile" / "config.yaml").write_text(yaml.safe_dump(content))
     (tmp_path / "profile" / "partitions.yaml").write_text((PROFILE / "partitions.yaml").read_text())
-    done = snakemake(
-        "-n", "--profile", str(tmp_path / "profile"), ARTEFACT, cwd=tmp_path, grid=grid
-    )
+    done = snakemake("-n", "--profile", str(tmp_path / "profile"), ARTEFACT, cwd=tmp_path, grid=grid)
     assert done.returncode == 0, said(done)
     train = re.search(r"rule train:.*?resources: (.*?)\n", said(done), flags=re.DOTALL)[1]
-    for part in (
-        f"runtime={LEAST_MINUTES}",
-        "mem_mb=3000",
-        "gpu=0",
-        "--signal=TERM@120",
-        "nodes=1",
-    ):
+    for part in (f"runtime={LEAST_MINUTES}", "mem_mb=3000", "gpu=0", "--signal=TERM@120", "nodes=1"):
         assert part in train
 
 

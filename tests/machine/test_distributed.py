@@ -108,9 +108,7 @@ def test_the_same_loss_curve(plan, whole, slug):
     ("slug", "targets"),
     [("at", ("launcher", "everyone", "one")), ("generalist_d_nt_linf", ("everyone",))],
 )
-def test_stopped_at_random_moments_they_end_with_the_same_bits(
-    whole, grid, slug, targets, tmp_path
-):
+def test_stopped_at_random_moments_they_end_with_the_same_bits(whole, grid, slug, targets, tmp_path):
     """SIGTERM goes to the launcher, to everyone, or to one process; all stop after the same step."""
     folder, shared = whole
     run, draw, stops = shared[slug], random.Random(slug), 0

@@ -40,21 +40,13 @@ def found_by(rule, papers, where, text):
     ("rule", "where", "found"),
     [
         # EVALUATION, section 5: AA above one of its components
-        (
-            aa_above_a_component,
-            "cvpr23 table3, cifar100, resnet18, at",
-            "AA 23.87 above APGD_t 21.98",
-        ),
+        (aa_above_a_component, "cvpr23 table3, cifar100, resnet18, at", "AA 23.87 above APGD_t 21.98"),
         (
             aa_above_a_component,
             "zipper table5, cifar10, resnet18, at_l2",
             "AA 62.71 above APGD_ce 62.19",
         ),
-        (
-            aa_above_a_component,
-            "zipper table1b, cifar10, wrn32_10, at",
-            "AA 48.17 above APGD_t 46.34",
-        ),
+        (aa_above_a_component, "zipper table1b, cifar10, wrn32_10, at", "AA 48.17 above APGD_t 46.34"),
         (aa_above_a_component, "zipper table4, tinyimagenet, resnet18, at", "AA 15.44"),
         (aa_above_a_component, "zipper table4, tinyimagenet, resnet18, trades1", "AA 17.76"),
         (aa_above_a_component, "zipper table4, tinyimagenet, resnet18, generalist", "AA 19.03"),
@@ -167,10 +159,7 @@ def test_two_methods_that_share_a_number_would_be_found(papers):
     one = one_column({"x": 81.25, "y": 81.25, "z": 80.5, "still": 0.0, "dead": 0.0})
     other = one_column({"z": 81.25}, dataset="elsewhere")
     found = list(rows_that_share_numbers(replace(papers, values=pd.concat([one, other]))))
-    assert [finding.where for finding in found] == [
-        "new t: d, a, x and y",
-        "all columns of all tables",
-    ]
+    assert [finding.where for finding in found] == ["new t: d, a, x and y", "all columns of all tables"]
     assert found[0].found == "NAT 81.25"
     # x and z, y and z lie within a point: 2 of 200 steps
     assert found[1].found == "1 pairs of rows are equal in a column; about 0.0 would be by chance"

@@ -206,12 +206,7 @@ def test_what_holds_in_part_is_counted_apart(small, tmp_path):
     folder.mkdir()
     table.to_csv(folder / "claims.csv", index=False)
     shown = on_page(small, folder)
-    assert shown["counts"]["our"] == {
-        "holds": 1,
-        "holds where measured": 2,
-        "fails": 0,
-        "undecided": 0,
-    }
+    assert shown["counts"]["our"] == {"holds": 1, "holds where measured": 2, "fails": 0, "undecided": 0}
     page = environment().get_template("verdicts.html.j2").render(verdicts=shown)
     assert "<b>1</b> holds, <b>2</b> holds where measured, <b>0</b> fails" in page
     assert page.count('class="verdict holds-where-measured"') == 2

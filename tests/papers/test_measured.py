@@ -64,9 +64,8 @@ def test_an_order_and_a_mean_of_columns(small, tmp_path):
     order = {"order": ["trades6", "at", "fat"], "columns": [["NAT", "PGD20"]], "in": "here"}
     row = judged(small, tmp_path, order)
     assert row.our_verdict == "holds"
-    assert (
-        "mean of NAT, PGD20, cifar10, resnet18: TRADES (lambda = 6) 65.00 against 60.00 (AT)"
-        in (row.our_numbers)
+    assert "mean of NAT, PGD20, cifar10, resnet18: TRADES (lambda = 6) 65.00 against 60.00 (AT)" in (
+        row.our_numbers
     )
     assert judged(small, tmp_path, {**order, "lower": True}).our_verdict == "fails"
 
@@ -109,9 +108,7 @@ def test_what_is_not_built_says_what_to_build(small, tmp_path):
     elsewhere = {**BEST, "in": ["plusplus_fig5/cifar10/resnet18"]}
     assert "does not build plusplus_fig5" in judged(small, tmp_path, elsewhere).our_numbers
     mistyped = {**BEST, "columns": ["CW"]}
-    assert (
-        "cvpr23_table1a at scale ci has no CW (2" in judged(small, tmp_path, mistyped).our_numbers
-    )
+    assert "cvpr23_table1a at scale ci has no CW (2" in judged(small, tmp_path, mistyped).our_numbers
 
 
 def test_a_network_that_the_scale_leaves_out(small, tmp_path):
@@ -152,12 +149,7 @@ def test_the_papers_may_lack_a_number_too(small, tmp_path):
 
 def test_a_failed_trust_check_is_not_silent(small, tmp_path):
     check = {"name": "usable gradients", "ok": False, "found": "none"}
-    store(
-        small,
-        tmp_path,
-        {"trades6": (0.9, 0.5), "at": (0.8, 0.5), "fat": (0.8, 0.5)},
-        checks=[check],
-    )
+    store(small, tmp_path, {"trades6": (0.9, 0.5), "at": (0.8, 0.5), "fat": (0.8, 0.5)}, checks=[check])
     assert "‡ 3 of its numbers are touched" in judged(small, tmp_path, BEST).our_numbers
     assert "(usable gradients)" in judged(small, tmp_path, BEST).our_numbers
 
@@ -176,8 +168,7 @@ def test_minutes_are_compared_as_numbers(small, tmp_path):
     row = judged(plan, tmp_path, order)
     assert row.our_verdict == "holds"
     assert (
-        "AT 2.00 against 3.00 (FAT), difference -1.00 minutes, without an interval"
-        in row.our_numbers
+        "AT 2.00 against 3.00 (FAT), difference -1.00 minutes, without an interval" in row.our_numbers
     )
     assert judged(plan, tmp_path, {**order, "lower": False}).our_verdict == "fails"
     short = {"below": 4, "methods": ["at", "fat"], "columns": ["minutes"], "in": "here"}
@@ -209,9 +200,7 @@ def test_a_peak_is_above_both_ends(shares, verdict, numbers, small, tmp_path):
 
 
 def test_a_trough_is_a_peak_of_less(small, tmp_path):
-    store(
-        small, tmp_path, {m: (x, 0.1) for m, x in zip(METHODS, (0.9, 0.5, 0.7, 0.8), strict=True)}
-    )
+    store(small, tmp_path, {m: (x, 0.1) for m, x in zip(METHODS, (0.9, 0.5, 0.7, 0.8), strict=True)})
     assert judged(small, tmp_path, {**PEAK, "lower": True}).our_verdict == "holds"
     assert judged(small, tmp_path, PEAK).our_verdict == "fails"
 

@@ -55,11 +55,7 @@ def said(papers, **fields):
         (numbers_in_prose, {"method": "at", "relation": "=", "value": "84.3"}, None),
         (numbers_in_prose, {"method": "at", "relation": "=", "value": "84.2"}, "gives 84.32"),
         (comparisons_in_prose, {"method": "at", "relation": "above", "value": "85"}, "at 84.32"),
-        (
-            comparisons_in_prose,
-            {"method": "at", "than": "rst;fat", "relation": "lower than"},
-            None,
-        ),
+        (comparisons_in_prose, {"method": "at", "than": "rst;fat", "relation": "lower than"}, None),
         (
             comparisons_in_prose,
             {"method": "fat", "than": "at;rst", "relation": "lower than"},

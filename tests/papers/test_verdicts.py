@@ -54,9 +54,7 @@ def test_one_false_comparison_decides_whatever_is_missing():
 def test_an_open_comparison_leaves_it_undecided_whatever_is_missing():
     verdict = verdict_of(lambda up, wide, gone0, **_: Every((up, wide, gone0)), up=UP, wide=OPEN)
     assert verdict.word("measured", "") == "undecided"
-    assert verdict.text("not measured") == (
-        "up; wide, p = 0.9; not measured: no gone0 (1 comparison)"
-    )
+    assert verdict.text("not measured") == ("up; wide, p = 0.9; not measured: no gone0 (1 comparison)")
 
 
 def test_nothing_measured_is_not_a_verdict():

@@ -68,9 +68,7 @@ class Browser:
         self.events: list[str] = []
         try:
             (target, *_) = [
-                info
-                for info in self.send("Target.getTargets")["targetInfos"]
-                if info["type"] == "page"
+                info for info in self.send("Target.getTargets")["targetInfos"] if info["type"] == "page"
             ]
             attached = self.send("Target.attachToTarget", targetId=target["targetId"], flatten=True)
             self.session = attached["sessionId"]
@@ -132,10 +130,7 @@ class Browser:
 
     def open(self, path: Path, anchor: str = "", width: int = 1280, height: int = 900) -> None:
         self.resize(width, height)
-        for url in (
-            "about:blank",
-            path.resolve().as_uri() + anchor,
-        ):  # an anchor alone loads nothing
+        for url in ("about:blank", path.resolve().as_uri() + anchor):  # an anchor alone loads nothing
             self.events.clear()
             self.send("Page.navigate", url=url)
             while "Page.loadEventFired" not in self.events:
@@ -153,9 +148,7 @@ class Browser:
     def value(self, expression: str) -> Any:
         """What a JavaScript expression gives, once its promises and a repaint are done."""
         code = f"(async () => {{ await new Promise(requestAnimationFrame); return ({expression}); }})()"
-        found = self.send(
-            "Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True
-        )
+        found = self.send("Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 

@@ -36,9 +36,7 @@ def figures(plan):
 
 def record(correct, predicted):
     correct = np.array(correct, dtype=bool)
-    return Record(
-        correct, np.array(predicted, np.int16), np.zeros(len(correct), np.int8), 1, 0, 1, 0
-    )
+    return Record(correct, np.array(predicted, np.int16), np.zeros(len(correct), np.int8), 1, 0, 1, 0)
 
 
 def test_the_papers_figures_are_all_planned():
@@ -82,9 +80,7 @@ def test_a_scale_may_vary_less_and_leave_out(plan):
 )
 def test_mistyped_variations(plan, variation, message):
     grid = copy.deepcopy(plan.grid)
-    grid["artefacts"] = {
-        "plusplus_fig4": {**grid["artefacts"]["plusplus_fig4"], "vary": [variation]}
-    }
+    grid["artefacts"] = {"plusplus_fig4": {**grid["artefacts"]["plusplus_fig4"], "vary": [variation]}}
     with pytest.raises(UserError, match=message):
         Plan(grid, plan.scale, "ci")
 
@@ -156,9 +152,7 @@ def test_images_are_chosen_by_the_rule(plan, monkeypatch):
     source = Source(artefact, plan, ROOT)
     monkeypatch.setitem(source.__dict__, "records", read)
     assert chosen(source, cells_of).tolist() == [2, 1]  # the most others wrong first
-    assert tally(source, cells_of).endswith(
-        "are wrong: 1 of 4 images; wrong where most are right: 1"
-    )
+    assert tally(source, cells_of).endswith("are wrong: 1 of 4 images; wrong where most are right: 1")
     assert chosen(source, cells_of[-1:]).tolist() == [0, 1, 2]  # a scale may have no others yet
     assert tally(source, cells_of[-1:]) == ""
     source = Source(plan.artefact("zipper_fig7"), plan, ROOT)
@@ -269,9 +263,7 @@ def test_the_classes_of_a_mean_column(plan, monkeypatch):
 def test_the_increasing_trend_is_the_printed_one():
     """Zipper A.9 and Table 9; Figure 9a's point is the run of that table."""
     plan = Plan.read("paper")
-    (row,) = [
-        r for r in plan.artefact("plusplus_fig9a").rows if plan.label(r.method) == "increasing"
-    ]
+    (row,) = [r for r in plan.artefact("plusplus_fig9a").rows if plan.label(r.method) == "increasing"]
     printed = "generalist_d_nt_linf_gamma_0.25_0.5_0.75_1"
     assert row.runs == (plan.train_run(printed, "cifar10", "resnet18", 0).id,)
     assert plan.run(row.runs[0]).method.gamma == (0.25, 0.5, 0.75, 1)
@@ -307,9 +299,7 @@ def test_curves_show_the_learners_before_and_after_where_they_differ(plan, monke
     kept = drawn[(drawn.quantity == f"theorem2{AFTER}") & (drawn.method == "generalist_t")]
     assert kept.value.tolist() == [0, 0.002]
     monkeypatch.setattr(curves, "read_history", lambda *_: history[["epoch", "distance_at"]])
-    with pytest.raises(
-        UserError, match=r"expected theorem2 in .*history.csv, found no such column"
-    ):
+    with pytest.raises(UserError, match=r"expected theorem2 in .*history.csv, found no such column"):
         KINDS["curves"](Source(artefact, plan, ROOT))
 
 
@@ -317,9 +307,7 @@ def test_learners_show_both_series(plan, monkeypatch):
     artefact = plan.artefact("zipper_fig5")
     history = pd.DataFrame({"epoch": [1, 2], "distance_at": [1, 1], f"distance_at{AFTER}": [0, 0]})
     history = history.assign(**{"natural:at": [0.5, 0.75], f"natural:at{AFTER}": [np.nan, 0.25]})
-    history = history.assign(
-        **{"robust:at<-nt": [0.25, 0.5], f"robust:at<-nt{AFTER}": [np.nan, 0.5]}
-    )
+    history = history.assign(**{"robust:at<-nt": [0.25, 0.5], f"robust:at<-nt{AFTER}": [np.nan, 0.5]})
     monkeypatch.setattr(curves, "read_history", lambda *_: history)
     monkeypatch.setattr(curves, "read_arrays", lambda *_: {"1:at": np.zeros((8, 1, 4, 4))})
     figure, drawn = KINDS["learners"](Source(artefact, plan, ROOT))

@@ -159,9 +159,7 @@ def test_every_figure_is_visible(opened):
 
 def test_the_line_beneath_numbers_can_be_chosen(opened):
     def visible():
-        small = (
-            "[...document.querySelectorAll('.numbers tbody tr:first-child td:nth-child(2) small')]"
-        )
+        small = "[...document.querySelectorAll('.numbers tbody tr:first-child td:nth-child(2) small')]"
         return opened.value(f"{small}.filter(s => s.offsetHeight).map(s => s.className)")
 
     assert visible() == ["published"]
@@ -359,9 +357,7 @@ def test_curves_stay_in_their_chart():
 def test_config_is_readable():
     ball = {"class": "Ball", "revision": 1, "norm": "linf", "eps": "12/85"}
     method = {"class": "AT", "revision": 2, "ball": ball, "step": "7/50", "c": "1/24"}
-    text = config_text(
-        {"class": "TrainRun", "revision": 1, "method": method, "knots": [["0", 1.0]]}
-    )
+    text = config_text({"class": "TrainRun", "revision": 1, "method": method, "knots": [["0", 1.0]]})
     assert text == (
         "method:\n  AT:\n    ball:\n      norm: linf\n      eps: 36/255\n"
         "    step: 0.14\n    c: 1/24\nknots: [[0, 1.0]]\n"

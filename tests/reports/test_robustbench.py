@@ -42,11 +42,7 @@ def small(plan):
     tables = grid["artefacts"]
     grid["methods"]["mine"] = {"method": "at", "threat": "linf"}
     rows = ["nt", "at", "generalist_d_nt_linf@released", "mine"]
-    both = {
-        **tables["plusplus_table1"],
-        "networks": ["resnet18"],
-        "methods": ["at", "generalist_t"],
-    }
+    both = {**tables["plusplus_table1"], "networks": ["resnet18"], "methods": ["at", "generalist_t"]}
     grid["artefacts"] = {
         "cvpr23_table1a": {**tables["cvpr23_table1a"], "methods": rows, "columns": ["NAT", "AA"]},
         "plusplus_table1": {**both, "columns": ["NAT", "AA_inf", "AA_2"]},
@@ -123,9 +119,7 @@ def test_at_paper_scale_the_real_names_stand():
     found = entries(Plan.read("paper").artefacts)
     (entry,) = [e for e in found[AT] if e.artefact.name == "cvpr23_table1a"]
     assert entry.eps == "8/255"
-    assert {e.eps for some in found.values() for e in some if e.robust.dataset == "mnist"} == {
-        "0.3"
-    }
+    assert {e.eps for some in found.values() for e in some if e.robust.dataset == "mnist"} == {"0.3"}
 
 
 @pytest.mark.parametrize("scale", ["lite", "paper"])

@@ -68,9 +68,7 @@ def test_a_table_of_a_subset_says_so(table, plan, whole):
     for _, about in read.values():
         about.update(sources={"digits": test}, trained={"trained_on": {"source": train}})
     written = markdown(shown(artefact, read, plan), artefact, "notice")
-    said = (
-        "Images of digits: local folder, subset 3 of 10; trained on local folder, subset 4 of 10."
-    )
+    said = "Images of digits: local folder, subset 3 of 10; trained on local folder, subset 4 of 10."
     assert (said in written) is not whole
     assert ("Images" in written) is not whole
 
@@ -135,9 +133,7 @@ def test_the_text_is_the_golden_one(table, view, file):
 )
 def test_what_stands_behind_a_deviation(table, seeds, words):
     artefact, found = table
-    other = [
-        found.assign(dataset=n, seeds=s) for n, s in zip(["mnist", "svhn"], seeds, strict=True)
-    ]
+    other = [found.assign(dataset=n, seeds=s) for n, s in zip(["mnist", "svhn"], seeds, strict=True)]
     both = pd.concat(other)
     assert deviation(both) == words
     assert f"(published){', ' if words else ''}{words}; n = 60" in markdown(both, artefact, "")

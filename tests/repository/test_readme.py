@@ -91,9 +91,7 @@ def test_every_command_that_a_document_names_is_one(document):
 
 
 def test_the_names_in_backticks_are_found():
-    text = (
-        "`harness/cli.py`, `python\nbenchmarks/lite_budget.py 180` and\n```\nharness/none.py\n```\n"
-    )
+    text = "`harness/cli.py`, `python\nbenchmarks/lite_budget.py 180` and\n```\nharness/none.py\n```\n"
     assert named_paths(text) == ["harness/cli.py", "benchmarks/lite_budget.py"]
     assert exists("harness/*/plan.py")
     assert exists("reports/<scale>/claims.md")

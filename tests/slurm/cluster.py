@@ -48,9 +48,7 @@ def install() -> None:
         sys.exit(f"expected the packages {' and '.join(PACKAGES)}, found no apt-get; install them.")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
-        done = subprocess.run(
-            ["apt-get", "-qq", *words], env=environment, stdout=subprocess.DEVNULL
-        )
+        done = subprocess.run(["apt-get", "-qq", *words], env=environment, stdout=subprocess.DEVNULL)
         if done.returncode != 0 and words[0] == "install":
             sys.exit("expected Debian's Slurm packages, found that apt-get failed; see above.")
 

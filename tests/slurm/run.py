@@ -119,18 +119,14 @@ class Watch(threading.Thread):
 
 
 def asked(job: dict[str, str]) -> Request:
-    days, hours, minutes, _ = re.fullmatch(
-        r"(?:(\d+)-)?(\d+):(\d+):(\d+)", job["TimeLimit"]
-    ).groups()
+    days, hours, minutes, _ = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", job["TimeLimit"]).groups()
     number, unit = re.fullmatch(r"([\d.]+)([MG])", job["MinMemoryNode"]).groups()
     gpus = re.fullmatch(r"gres:gpu:(\d+)", job.get("TresPerJob", "gres:gpu:0"))
     megabytes = round(float(number) * (1024 if unit == "G" else 1))
     return Request(1440 * int(days or 0) + 60 * int(hours) + int(minutes), megabytes, int(gpus[1]))
 
 
-def check_requests(
-    jobs: list[dict[str, str]], plan: Plan, machine: Machine, cancelled: str
-) -> None:
+def check_requests(jobs: list[dict[str, str]], plan: Plan, machine: Machine, cancelled: str) -> None:
     attempts: dict[str, int] = {}
     for job in sorted(jobs, key=lambda job: int(job["JobId"])):
         rule, run = re.fullmatch(r"rule_(\w+?)_wildcards_(.*)", job["Comment"]).groups()
@@ -140,9 +136,7 @@ def check_requests(
         assert asked(job) == wanted, (asked(job), wanted)
         assert job["Partition"] == ("gpu" if wanted.gpus else "cpu")
         assert job["JobState"] == ("CANCELLED" if job["JobId"] == cancelled else "COMPLETED"), job
-        print(
-            f"  {job['JobId']:>3} {rule:<8} attempt {attempt}: {wanted}  {job['JobState']}  {run}"
-        )
+        print(f"  {job['JobId']:>3} {rule:<8} attempt {attempt}: {wanted}  {job['JobState']}  {run}")
 
 
 def check_together(together: list[dict]) -> None:
@@ -205,9 +199,7 @@ def main() -> None:
             watch.over.set()
             watch.join()
             jobs = cluster.jobs()
-            print(
-                f"{TABLE} of {len(METHODS)} models through Slurm: {time.monotonic() - began:.0f} s"
-            )
+            print(f"{TABLE} of {len(METHODS)} models through Slurm: {time.monotonic() - began:.0f} s")
             check_requests(jobs, plan, Machine(), watch.cancelled)
             check_together(watch.together)
             assert watch.cancelled

@@ -205,9 +205,7 @@ def test_only_paper_test_trains_on_the_validation_slice(plan):
     smoke = Plan.read("smoke")
     run = run_of(smoke, "nt")
     all_of_it = run_of(
-        smoke,
-        "nt",
-        selection=Selection("paper-test", smoke.columns.probe("PGD20", "digits").attack),
+        smoke, "nt", selection=Selection("paper-test", smoke.columns.probe("PGD20", "digits").attack)
     )
     assert len(Batches(run, CPU).y) == 1168
     assert len(Batches(all_of_it, CPU).y) == 1297

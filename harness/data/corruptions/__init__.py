@@ -16,8 +16,6 @@ should agree in kind and strength, not in bits. They have not been compared with
 archive yet. Values are rounded to uint8; the released code truncates them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -40,14 +38,7 @@ MAIN: dict[str, Corruption] = {
     "shot_noise": (noise.shot_noise, (500,), (250,), (100,), (75,), (50,)),  # at full brightness
     "impulse_noise": (noise.impulse_noise, (0.01,), (0.02,), (0.03,), (0.05,), (0.07,)),
     "defocus_blur": (blur.defocus_blur, (0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
-    "glass_blur": (
-        blur.glass_blur,
-        (0.05, 1, 1),
-        (0.25, 1, 1),
-        (0.4, 1, 1),
-        (0.25, 1, 2),
-        (0.4, 1, 2),
-    ),
+    "glass_blur": (blur.glass_blur, (0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
     "motion_blur": (blur.motion_blur, (6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
     "zoom_blur": (blur.zoom_blur, (1.06,), (1.11,), (1.16,), (1.21,), (1.26,)),
     "snow": (

@@ -1,7 +1,5 @@
 """Blurs. Images are float32 in [0,1]; the caller clips the result."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from harness.data.corruptions.linear import filtered, gaussian, pixels, separable, zoom_matrix

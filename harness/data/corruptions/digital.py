@@ -1,7 +1,5 @@
 """Brightness, contrast, colour, and what processing does. Images are float32 in [0,1]."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -4,8 +4,6 @@ A separable filter is one small matrix per axis. numpy multiplies image by image
 exactly as a single image does.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

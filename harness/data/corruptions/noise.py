@@ -1,7 +1,5 @@
 """Random numbers per image, and noise. Images are float32 in [0,1]; the caller clips the result."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -8,8 +8,6 @@ and no geometry for `tilt`; ours are: one field of drops (severity 1) that runs 
 per frame, and a camera one diagonal away that turns about both axes of the image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

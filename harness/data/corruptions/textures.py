@@ -4,8 +4,6 @@ The photographs behind CIFAR-10-C ship inside the PyPI package `imagecorruptions
 (`pip install --no-deps imagecorruptions==1.1.2`); only its files are read, its code never runs.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path

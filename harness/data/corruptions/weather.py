@@ -1,7 +1,5 @@
 """Snow, frost, fog and spatter. Images are float32 in [0,1]; the caller clips the result."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from harness.data.corruptions.blur import streaks, zoomed

@@ -1,7 +1,5 @@
 """Accuracy class by class."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure

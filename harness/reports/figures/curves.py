@@ -1,7 +1,5 @@
 """What a run wrote down while it trained, epoch by epoch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

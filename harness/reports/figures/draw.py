@@ -3,8 +3,6 @@
 PDF for print, PNG for the screen, and the CSV that is drawn; the same records give the same bytes.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """t-SNE (van der Maaten and Hinton 2008) of the learners' adversarial images, moment by moment."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """Test images with what each method makes of them, chosen by a rule and never by eye."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

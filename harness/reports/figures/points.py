@@ -3,8 +3,6 @@
 Points and not bars: what matters is the difference, and a bar would have to start at zero.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

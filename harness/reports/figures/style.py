@@ -5,8 +5,6 @@ its colour, marker and dash in every figure: they follow its place in the grid's
 go to the end of that list.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

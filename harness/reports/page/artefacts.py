@@ -1,7 +1,5 @@
 """Tables, figures and verdicts for the page, read from the report files."""
 
-from __future__ import annotations
-
 import base64
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ Style, script and figures are inside it. Its content security policy allows only
 text from a config could not run even if a template forgot to escape it.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The templates of the page, with their filters, style and script."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """What the page says of each run: its config in readable form, its curves, its trust checks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The history of a run as small charts: coordinates only, drawn by templates/runs.html.j2."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
