@@ -20,7 +20,7 @@ rule fetch:
     params:
         python=PYTHON,
     shell:
-        "{params.python:q} -m harness fetch {wildcards.set} > {log} 2>&1 && cp {log} {output}"
+        "{params.python:q} -m harness fetch {wildcards.set:q} > {log:q} 2>&1 && cp {log:q} {output:q}"
 
 
 rule data:
@@ -31,4 +31,4 @@ rule data:
     conda:
         "../../environment.yml"
     shell:
-        "cat {input} | tee {log}"
+        "cat {input:q} | tee {log:q}"

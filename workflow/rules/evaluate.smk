@@ -20,12 +20,12 @@ rule evaluate:
         python=PYTHON,
         device=DEVICE,
         spec=lambda wildcards: plan_of(wildcards.run).evaluation_spec(wildcards.run),
-        part="",
+        part=[],
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
-        "exec {params.python:q} -m harness start --gpus {resources.gpu} evaluate "
-        "--spec {params.spec:q} {params.part} "
-        "--threads {threads} --device {params.device:q} > {log} 2>&1"
+        "exec {params.python:q} -m harness start --gpus {resources.gpu:q} evaluate "
+        "--spec {params.spec:q} {params.part:q} "
+        "--threads {threads:q} --device {params.device:q} > {log:q} 2>&1"
 
 
 # Every K-th batch of a model. Its batches are no outputs: those of a killed job remain.
@@ -38,4 +38,4 @@ use rule evaluate as evaluate_part with:
     log:
         "results/logs/evaluate_part/{run}-{hash}-{part}-of-{parts}.log",
     params:
-        part=lambda wildcards: f"--part {wildcards.part}/{wildcards.parts}",
+        part=lambda wildcards: ["--part", f"{wildcards.part}/{wildcards.parts}"],

@@ -24,8 +24,8 @@ rule table:
         python=PYTHON,
         grid=GRID,
     shell:
-        "{params.python:q} -m harness tables --grid {params.grid:q} --scale {wildcards.scale} "
-        "--artefact {wildcards.artefact} > {log} 2>&1"
+        "{params.python:q} -m harness tables --grid {params.grid:q} --scale {wildcards.scale:q} "
+        "--artefact {wildcards.artefact:q} > {log:q} 2>&1"
 
 
 rule figure:
@@ -43,8 +43,8 @@ rule figure:
         python=PYTHON,
         grid=GRID,
     shell:
-        "{params.python:q} -m harness figures --grid {params.grid:q} --scale {wildcards.scale} "
-        "--artefact {wildcards.artefact} > {log} 2>&1"
+        "{params.python:q} -m harness figures --grid {params.grid:q} --scale {wildcards.scale:q} "
+        "--artefact {wildcards.artefact:q} > {log:q} 2>&1"
 
 
 rule page:
@@ -62,7 +62,7 @@ rule page:
         python=PYTHON,
         grid=GRID,
     shell:
-        "{params.python:q} -m harness page --grid {params.grid:q} --scale {wildcards.scale} > {log} 2>&1"
+        "{params.python:q} -m harness page --grid {params.grid:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
 
 
 # All that the default target wants, and the checksums of what it was made of.
@@ -82,7 +82,7 @@ rule manifest:
         grid=GRID,
         scale=SCALE,
     shell:
-        "{params.python:q} -m harness manifest --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"
+        "{params.python:q} -m harness manifest --grid {params.grid:q} --scale {params.scale:q} > {log:q} 2>&1"
 
 
 # One named target per artefact: `snakemake --cores 2 plusplus_table1`.
@@ -119,7 +119,7 @@ rule verdicts:
         python=PYTHON,
         grid=GRID,
     shell:
-        "{params.python:q} -m harness claims --grid {params.grid:q} --scale {wildcards.scale} > {log} 2>&1"
+        "{params.python:q} -m harness claims --grid {params.grid:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
 
 
 rule claims:
@@ -144,4 +144,4 @@ rule robustbench:
         grid=GRID,
         scale=SCALE,
     shell:
-        "{params.python:q} -m harness robustbench --grid {params.grid:q} --scale {params.scale} > {log} 2>&1"
+        "{params.python:q} -m harness robustbench --grid {params.grid:q} --scale {params.scale:q} > {log:q} 2>&1"

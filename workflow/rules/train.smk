@@ -25,6 +25,6 @@ rule train:
         spec=lambda wildcards: plan_of(wildcards.run).training_spec(wildcards.run),
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
-        "exec {params.python:q} -m harness start --gpus {resources.gpu} train "
+        "exec {params.python:q} -m harness start --gpus {resources.gpu:q} train "
         "--spec {params.spec:q} "
-        "--threads {params.threads} --device {params.device:q} > {log} 2>&1"
+        "--threads {params.threads:q} --device {params.device:q} > {log:q} 2>&1"
