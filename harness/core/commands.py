@@ -1,5 +1,6 @@
 """The commands by name, and the module with the `main` of each."""
 
+import argparse
 import importlib
 
 from harness.core.errors import unknown
@@ -22,6 +23,13 @@ COMMANDS = {
     "start": "harness.jobs.start",
     "zygote": "harness.jobs.zygote",
 }
+
+
+def positive(text: str) -> int:
+    """The type of an argument that counts something."""
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
+    return int(text)
 
 
 def run(name: str) -> None:

@@ -1,11 +1,14 @@
 """Errors that a user can fix: what was expected, what was found, what to do, in one sentence."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 from harness.core import process
+
+_MANY = 40  # names that nobody wants to read
 
 
 class UserError(Exception):
@@ -18,30 +21,45 @@ def expected(what: str, found: object, remedy: str) -> UserError:
 
 
 def unknown(kind: str, found: object, known: Iterable[str], where: str) -> UserError:
-    """The error for a name that is not known, with the nearest known one."""
+    """The error for a name that is not known, with the nearest one; of many, the nearest three."""
     names = sorted(known)
     near = get_close_matches(str(found), names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+    if not near and len(names) > _MANY:
+        nearest = get_close_matches(str(found), names, n=3, cutoff=0)
+        hint = f"of {len(names)} the nearest are {', '.join(nearest)}"
     return UserError(f"expected a known {kind} in {where}, found {found!r}; {hint}")
 
 
 def run_command(main: Callable[[], None]) -> None:
     """Run a command's main: a user error or file error becomes one line and exit code 2.
 
-    SIGTERM becomes one line and exit code 143 (harness/core/process.py).
+    SIGTERM becomes one line and exit code 143 (harness/core/process.py), Ctrl-C one and 130. A reader
+    that closed the pipe, such as `head`, has enough: no line.
     """
     process.listen()
     try:
         main()
+        sys.stdout.flush()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # too late: everything is done
         return
     except process.Stopped as stopped:
         reason, code = str(stopped), process.CODE
     except UserError as error:
         reason, code = str(error), 2
+    except KeyboardInterrupt:
+        reason = str(expected("to come to the end", "Ctrl-C", "start the same command again"))
+        code = 128 + signal.SIGINT
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # for what is still to be flushed
+        raise SystemExit(128 + signal.SIGPIPE) from None
     except OSError as error:
         what = f"to read or write {error.filename or 'a file'}"
         remedy = "give a folder that can be written (and has room), then start again"
+        if isinstance(error, FileNotFoundError | IsADirectoryError):
+            remedy = "give the path of a file that is there"
         reason, code = str(expected(what, error.strerror or error, remedy)), 2
     print(f"error: {reason}", file=sys.stderr)
     raise SystemExit(code)

@@ -139,11 +139,15 @@ class Plan(Trainings):
         )
 
 
-def reported(parser: argparse.ArgumentParser) -> tuple[Plan, argparse.Namespace]:
+def reported(parser: argparse.ArgumentParser, folder: str = "") -> tuple[Plan, argparse.Namespace]:
     """The words that every command of a report shares, and the plan that they ask for."""
     parser.add_argument("--scale", default="smoke")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--reports", type=Path, default=Path("reports"))
     options = parser.parse_args()
-    return Plan.read(options.scale, options.grid), options
+    plan = Plan.read(options.scale, options.grid)
+    if folder and (own := plan.artefact(options.artefact).folder) != folder:
+        remedy = f"say python -m harness {own} --artefact {options.artefact}"
+        raise expected(f"one of the {folder}", f"one of the {own}", remedy)
+    return plan, options

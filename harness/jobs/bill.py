@@ -133,24 +133,33 @@ def text(
         groups[key].append(np.array(rows))
         bounds |= {key} if rate.at_most else set()
     head = f"{'network':<10} {'method':<28} {'models':>6}  {'forward':>8} {'backward':>8}"
-    hours = f"  {'train':>9} {'evaluate':>9} {'all models':>11}  (hours a model, hours)"
-    lines = [head + (hours if prices else "  (image passes a model)")]
+    times = f"  {'train':>12} {'evaluate':>12} {'all models':>12}"
+    lines = [head + (times if prices else "  (image passes a model)")]
     for (network, method), models in sorted(groups.items()):
         train, evaluate = np.mean(models, axis=0)
         forward, backward, all_hours = train + evaluate
         line = f"{network:<10} {method + '*' * ((network, method) in bounds):<28} {len(models):>6}  "
         line += f"{short(forward):>8} {short(backward):>8}"
         if prices:
-            line += f"  {train[2]:>9.3g} {evaluate[2]:>9.3g} {all_hours * len(models):>11.4g}"
+            each = (train[2], evaluate[2], all_hours * len(models))
+            line += "  " + " ".join(f"{lasting(hours):>12}" for hours in each)
         lines.append(line)
     lines.append(f"\n{len(plan.runs)} models, {len(plan.artefacts)} artefacts at scale {plan.name}")
     total = sum((model for models in groups.values() for model in models), np.zeros((2, 3)))
     for name, row in zip(("training", "evaluation, at most"), total, strict=True):
         passes = f"{short(row[0])} forward, {short(row[1])} backward passes"
-        lines.append(f"{name}: {passes}" + (f", {row[2]:,.4g} hours on {device}" if prices else ""))
+        lines.append(f"{name}: {passes}" + (f", {lasting(row[2])} on {device}" if prices else ""))
     if bounds:
         lines.append("* at most: images that an attack has fooled may leave it early")
     return "\n".join(lines)
+
+
+def lasting(hours: float) -> str:
+    """A time in the unit that a person would use."""
+    for size, unit in ((8766, "years"), (24, "days"), (1, "hours"), (1 / 60, "minutes")):
+        if hours >= 2 * size:
+            return f"{hours / size:.3g} {unit}"
+    return f"{3600 * hours:.3g} seconds"
 
 
 def short(number: float) -> str:

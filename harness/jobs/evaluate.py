@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from harness.core.commands import positive
 from harness.core.errors import expected
 from harness.core.paths import read_description
 from harness.data.sets import SETS
@@ -37,12 +38,12 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="with --model: a safetensors file for it")
     parser.add_argument("--data", help="with --model: the data set, such as cifar10")
     parser.add_argument("--attacks", default="all", help="with --model: columns by comma, or all")
-    parser.add_argument("--examples", type=int, help="with --model: so many test images")
+    parser.add_argument("--examples", type=positive, help="with --model: so many test images")
     parser.add_argument("--part", type=Part.read, help="2/8: every eighth batch only, from the second")
     parser.add_argument("--scale", help="smoke for --run, paper for --model, unless given")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=positive, default=1)
     parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
     options = parser.parse_args()
     set_up(options.threads)

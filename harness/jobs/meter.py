@@ -10,7 +10,7 @@ another number, the rate is an upper bound.
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +25,7 @@ from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import PGD
 from harness.attacks.work import Work
 from harness.core.config import scales
+from harness.core.process import Progress
 from harness.data.sets import SETS
 from harness.grid.plan import Plan
 from harness.jobs import bill
@@ -46,7 +47,7 @@ def rates(plan: Plan) -> Mapping[str, Rate]:
     """Shape -> rate for all methods of a plan, measured where docs/passes.csv has none."""
     set_up(1)  # one thread is fastest on tiny networks
     runs, known = {bill.shape(run.method): run for run in plan.runs.values()}, bill.known_rates()
-    return {key: known.get(key) or rate(run.method, len(run.parents)) for key, run in runs.items()}
+    return {key: known.get(key) or rate(own.method, len(own.parents)) for key, own in _shown(runs)}
 
 
 def rate(method: Method, parents: int) -> Rate:
@@ -109,7 +110,15 @@ def prices(plan: Plan, device: str, tflops: float | None) -> tuple[dict[Kind, Wo
     set_up(threads)
     name = device_name(chosen) + (f" ({threads} threads)" if chosen.type == "cpu" else "")
     share = CALIBRATION_SECONDS / len(runs)
-    return {key: seconds(run, chosen, share) for key, run in runs.items()}, name
+    return {key: seconds(run, chosen, share) for key, run in _shown(runs)}, name
+
+
+def _shown(runs: Mapping[Any, TrainRun]) -> Iterator[tuple[Any, TrainRun]]:
+    """Go through what is measured, and show how far it is: a network can take many seconds."""
+    progress = Progress("measuring", len(runs))
+    for done, (key, run) in enumerate(runs.items(), 1):
+        yield key, run
+        progress.update(done, f"{run.network} {run.method.slug}")
 
 
 def _model(run: TrainRun, images: int, device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from harness.core import paths
+from harness.core.commands import positive
 from harness.core.files import only_one
 from harness.grid.plan import Plan
 from harness.grid.specs import read_spec
@@ -22,9 +23,11 @@ def main() -> None:
     what.add_argument("--spec", help="the run itself, as the workflow gives it to a job")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=positive, default=1)
     parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
-    parser.add_argument("--rehearse", type=int, metavar="N", help="N steps only; nothing is written")
+    parser.add_argument(
+        "--rehearse", type=positive, metavar="N", help="N steps only; nothing is written"
+    )
     options = parser.parse_args()
     spec = options.spec
     run = read_spec(spec) if spec else Plan.read(options.scale, options.grid).run(options.run)

@@ -42,7 +42,11 @@ def launch() -> None:
         return
     address = Path(tempfile.mkdtemp(prefix="generalist-")) / "zygote"  # a folder of the user's own
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(address))
+        try:
+            listener.bind(str(address))
+        except OSError:  # a TMPDIR too long for a socket's name: every job runs by itself
+            address.parent.rmdir()
+            return
         listener.listen(1024)
         _launched.append(
             subprocess.Popen(

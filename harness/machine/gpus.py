@@ -41,11 +41,7 @@ def reserve(wanted: int) -> list[int]:
     wanted = min(wanted, len(there))
     if wanted == 0 or (allocation and wanted == len(there)):
         return []
-    # The same for all sessions of a user: it does not follow TMPDIR.
-    folder, waiting = Path(f"/tmp/generalist-gpus-{os.getuid()}"), False
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise expected(f"a folder of your own at {folder}", "somebody else's", "have it removed")
+    folder, waiting = _folder(), False
     while True:
         locks: dict[str, int] = {}
         for device in there:
@@ -61,6 +57,16 @@ def reserve(wanted: int) -> list[int]:
             print(f"waiting for {wanted} of the GPUs {', '.join(there)}", file=sys.stderr)
             waiting = True
         time.sleep(_SECONDS * random.uniform(0.5, 1.5))
+
+
+def _folder() -> Path:
+    """The same for all sessions of a user, who alone can write there: not /tmp, nor TMPDIR."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or cache) / "generalist-gpus"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise expected(f"a folder of your own at {folder}", "somebody else's", "have it removed")
+    return folder
 
 
 def _lock(path: Path) -> int | None:

@@ -35,6 +35,9 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
         raise expected("a data set with --model", "none", "add --data cifar10")
     plan = Plan.read(options.scale or "paper", options.grid)
     dataset, test = plan.dataset(options.data), dict(plan.scale["test"])
+    if dataset != options.data:
+        found = f"its stand-in at scale {plan.name}, {dataset}"
+        raise expected(options.data, found, f"add --scale paper, or write --data {dataset}")
     wanted = options.examples or plan.columns.examples(dataset)
     test["examples_of"] = {dataset: min(wanted, len(load(dataset, "test")))}
     columns = Columns(plan.grid, {**plan.scale, "test": test})

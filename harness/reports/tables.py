@@ -133,5 +133,5 @@ def write_table(plan: Plan, name: str, results: Path, reports: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write one table as CSV, Markdown and LaTeX.")
     parser.add_argument("--artefact", required=True)
-    plan, options = reported(parser)
+    plan, options = reported(parser, "tables")
     write_table(plan, options.artefact, options.results, options.reports)

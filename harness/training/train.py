@@ -201,7 +201,8 @@ def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> 
     training, order = run.method.start(lab), batches.order(0)
     for step in range(steps):
         began = time.monotonic()
-        clock = Clock(0, step, run.recipe.epochs, batches.steps_per_epoch)
+        here = step % batches.steps_per_epoch
+        clock = Clock(0, here, run.recipe.epochs, batches.steps_per_epoch)
         reported = take_step(training, batches, order, clock)
         seconds = time.monotonic() - began
         if distributed.leads():

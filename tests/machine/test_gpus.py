@@ -15,8 +15,9 @@ from test_parallel import descendants
 from test_zygote import launched, wait_until
 
 from harness.core.config import read_grid
+from harness.core.errors import UserError
 from harness.jobs.start import ADDRESS
-from harness.machine.gpus import ALLOCATION, VISIBLE, devices, reserve
+from harness.machine.gpus import ALLOCATION, VISIBLE, _folder, devices, reserve
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="GPUs are shared out on Linux")
 CLAIM = (
@@ -32,7 +33,7 @@ def pool(monkeypatch):
     monkeypatch.setenv(VISIBLE, ",".join(names))
     monkeypatch.delenv(ALLOCATION, raising=False)
     yield names
-    for path in Path(f"/tmp/generalist-gpus-{os.getuid()}").glob("*GPU-*"):
+    for path in _folder().glob("*GPU-*"):
         if any(path.name.endswith(name) for name in names):
             path.unlink()
 
@@ -199,3 +200,16 @@ def test_snakemake_shares_out_the_users_devices(tmp_path):
     assert all(one[2] != other[2] for one, other in together)
     for begin, _, _ in spans:
         assert sum(first <= begin < last for first, last, _ in spans) <= 2
+
+
+def test_the_locks_are_where_nobody_else_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "own"))
+    assert _folder() == tmp_path / "own" / "generalist-gpus"
+    assert _folder().stat().st_mode & 0o777 == 0o700
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert _folder() == tmp_path / "cache" / "generalist-gpus"
+    _folder().rmdir()
+    (tmp_path / "cache" / "generalist-gpus").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="a folder of your own"):
+        _folder()

@@ -53,5 +53,5 @@ def write_figure(plan: Plan, name: str, results: Path, reports: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw one figure as PDF and PNG, with its CSV.")
     parser.add_argument("--artefact", required=True)
-    plan, options = reported(parser)
+    plan, options = reported(parser, "figures")
     write_figure(plan, options.artefact, options.results, options.reports)

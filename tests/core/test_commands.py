@@ -1,0 +1,128 @@
+"""What a user may type wrongly: one line, no traceback, and nothing done that was not meant."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from commands import ENVIRONMENT
+from conftest import ARTEFACT, ROOT, command, run_of
+
+from harness.core.errors import unknown
+from harness.jobs import zygote
+from harness.jobs.bill import lasting
+
+TRAIN = ("harness", "train", "--scale", "ci")
+COUNT = "expected a whole number from 1 on"
+NET = "from torch import nn\n\n\ndef build():\n    return nn.Flatten()\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("train", "--run", "x", "--rehearse", "0"), f"--rehearse: {COUNT}, found '0'"),
+        (("train", "--run", "x", "--threads", "0"), f"--threads: {COUNT}"),
+        (("evaluate", "--model", "a.py:b", "--examples=-5"), f"--examples: {COUNT}"),
+        (("tables", "--scale", "ci", "--artefact", "cvpr23_fig3"), "say python -m harness figures"),
+        (("figures", "--scale", "ci", "--artefact", ARTEFACT), "say python -m harness tables"),
+        (("tables", "--scale", "ci", "--artefact", ARTEFACT, "--grid", "."), "give the path of a file"),
+    ],
+)
+def test_a_mistake_on_the_command_line(words, message, tmp_path):
+    done = command("harness", *words, cwd=tmp_path)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_many_names_the_nearest_three_are_shown():
+    names = [f"digits-tiny-at-s{seed}-0123456789" for seed in range(100)]
+    said = str(unknown("run", "no-such-thing", names, "scale ci"))
+    assert "of 100 the nearest are" in said
+    assert said.count("digits-") == 3
+
+
+def test_weights_that_are_not_there(tmp_path):
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n\ndef build():\n    return nn.Flatten()\n"
+    )
+    words = ["--model", "net.py:build", "--data", "digits", "--weights", "none.safetensors"]
+    done = command("harness", "evaluate", *words, "--scale", "ci", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "none.safetensors, found No such file" in done.stderr
+    assert "give the path of a file that is there" in done.stderr
+
+
+def test_a_stand_in_is_not_reported_as_the_set_that_was_asked_for(tmp_path):
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n\ndef build():\n    return nn.Flatten()\n"
+    )
+    words = ["--model", "net.py:build", "--data", "cifar10", "--scale", "ci"]
+    done = command("harness", "evaluate", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "expected cifar10, found its stand-in at scale ci, digits; add --scale paper" in done.stderr
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    words = f"{sys.executable} -m harness plan --runs --scale smoke | head -1"
+    environment = {**os.environ, **ENVIRONMENT}
+    done = subprocess.run(
+        words, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_rehearsal_longer_than_an_epoch_begins_it_again(plan, tmp_path):
+    words = ["--run", run_of(plan, "at").id, "--rehearse", "6"]
+    done = command(*TRAIN, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "step 6: " in done.stdout
+
+
+def test_ctrl_c_is_one_line(plan, tmp_path):
+    words = [sys.executable, "-m", *TRAIN, "--run", run_of(plan, "at").id, "--rehearse", "1000000"]
+    environment = {**os.environ, **ENVIRONMENT}
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert "step 1" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 128 + signal.SIGINT
+    assert said == "error: expected to come to the end, found Ctrl-C; start the same command again.\n"
+
+
+def test_a_tmpdir_too_long_for_a_socket_does_without_the_zygote(tmp_path, monkeypatch):
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    monkeypatch.setattr(zygote.tempfile, "tempdir", str(folder))
+    monkeypatch.delenv(zygote.ADDRESS, raising=False)
+    zygote.launch()
+    assert zygote.ADDRESS not in os.environ
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"),
+    [
+        (8.6e6, "981 years"),
+        (100, "4.17 days"),
+        (5, "5 hours"),
+        (0.5, "30 minutes"),
+        (0.01, "36 seconds"),
+    ],
+)
+def test_times_in_units_that_a_person_uses(hours, said):
+    assert lasting(hours) == said
+
+
+def test_a_plan_shows_how_far_it_is(tmp_path):
+    began = time.monotonic()
+    done = command("harness", "plan", "--scale", "ci", "--device-tflops", "20", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "measuring" in done.stderr
+    assert "models" in done.stdout
+    assert time.monotonic() - began < 60
