@@ -99,15 +99,25 @@ def slots(name: str, split: str, key: str = "") -> list[Path]:
     return [path.parent for path in sorted(found, key=os.path.getmtime, reverse=True)]
 
 
+def mapped(file: Path) -> np.ndarray:
+    """The array of an .npy file, and of nothing else: numpy's `load` would open an archive, too.
+
+    Copied on write, since torch warns about read-only arrays.
+    """
+    return np.lib.format.open_memmap(file, mode="c").view(np.ndarray)
+
+
 def read(folder: Path) -> Stored:
-    """What a filled slot holds. Mapped copy-on-write, since torch warns about read-only arrays."""
+    """What a filled slot holds."""
     path = folder / "about.json"
     remedy = f"delete {folder} to make it again"
     about = read_json(path, "description of a set", remedy)
     files = (folder / "x.npy", folder / "y.npy")
     try:
-        x, y = (np.load(file, mmap_mode="c") for file in files)
-        arrays = x.view(np.ndarray), np.array(y)
+        x, y = map(mapped, files)
+        if (x.dtype, y.dtype, x.ndim, y.shape) != (np.uint8, np.int64, 4, x.shape[:1]):
+            raise ValueError(f"{x.dtype} {x.shape} and {y.dtype} {y.shape}")
+        arrays = x, np.array(y)
         stored = Stored(*arrays, about["source"], about["sha256"], files, state_of(files))
         if stored.state != about.get("state"):
             if digest_of(*arrays) != stored.sha256:

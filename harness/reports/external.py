@@ -16,14 +16,13 @@ import torch
 from safetensors.torch import load as tensors_from
 from torch import nn
 
-from harness.core import paths
 from harness.core.errors import UserError, expected
 from harness.core.files import sha256, write_whole
 from harness.core.process import provenance
 from harness.core.statistics import wilson
 from harness.data import load
 from harness.evaluation.evaluate import evaluate, evaluate_part
-from harness.evaluation.records import read_records, value
+from harness.evaluation.records import read_evaluation, value
 from harness.evaluation.trust import Check, record_checks
 from harness.grid.columns import PROTOCOLS, Columns, EvalRun
 from harness.grid.plan import Plan
@@ -54,7 +53,7 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
         return
     evaluate(evaluation, model, name, options.results, device)
 
-    records, about = read_records(paths.records(options.results, evaluation.id))
+    records, about = read_evaluation(options.results, evaluation)
     rows = []
     for column in shown:
         flags = value(column.formula, records)

@@ -309,7 +309,7 @@ def test_learners_show_both_series(plan, monkeypatch):
     history = history.assign(**{"natural:at": [0.5, 0.75], f"natural:at{AFTER}": [np.nan, 0.25]})
     history = history.assign(**{"robust:at<-nt": [0.25, 0.5], f"robust:at<-nt{AFTER}": [np.nan, 0.5]})
     monkeypatch.setattr(curves, "read_history", lambda *_: history)
-    monkeypatch.setattr(curves, "read_arrays", lambda *_: {"1:at": np.zeros((8, 1, 4, 4))})
+    monkeypatch.setattr(Source, "trace", lambda *_: {"1:at": np.zeros((8, 1, 4, 4))})
     figure, drawn = KINDS["learners"](Source(artefact, plan, ROOT))
     natural, robust = figure.axes
     assert [line.get_ydata().tolist() for line in natural.lines] == [[50, 75], [25]]

@@ -14,13 +14,12 @@ import yaml
 from conftest import ROOT, generator
 
 from baselines.at import AT
-from harness.core import paths
 from harness.core.config import merged, read_grid, read_scale
 from harness.core.paths import read_description
 from harness.data import load
 from harness.data.sets import SETS
 from harness.evaluation.evaluate import evaluate
-from harness.evaluation.records import read_records
+from harness.evaluation.records import read_evaluation
 from harness.grid.plan import Plan
 from harness.jobs import bill, meter
 from harness.jobs.resources import Machine
@@ -101,7 +100,7 @@ def test_the_example_of_a_new_attack_works(example, tmp_path):
     assert re.search(r"\| Method \| NAT \| Noise \| PGD20 \|", table)
     assert re.search(r"\| AT[^|]* \|( [^|]*\d\.\d\d[^|]* \|){3}", table)
     (evaluation,) = plan.evaluations.values()
-    record = read_records(paths.records(tmp_path, evaluation.id))[0][probe.id]
+    record = read_evaluation(tmp_path, evaluation)[0][probe.id]
     assert 0 < record.forward_examples <= bill.of_evaluation((probe,)).all_forward
     assert "1 models" in bill.text(plan, bill.known_rates(), None)
 
