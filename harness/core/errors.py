@@ -61,5 +61,6 @@ def run_command(main: Callable[[], None]) -> None:
         if isinstance(error, FileNotFoundError | IsADirectoryError):
             remedy = "give the path of a file that is there"
         reason, code = str(expected(what, error.strerror or error, remedy)), 2
-    print(f"error: {reason}", file=sys.stderr)
+    line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in reason)
+    print(f"error: {line}", file=sys.stderr)
     raise SystemExit(code)

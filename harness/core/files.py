@@ -1,4 +1,10 @@
-"""Files that appear whole or not at all, and whose checksums show damage."""
+"""Files that appear whole or not at all, whose checksums show damage, and whose texts are only texts.
+
+A label or a title comes from a config. Whatever it holds, Markdown and CSV show it and do nothing else:
+it ends no cell, it is no tag or link, and no spreadsheet computes it.
+"""
+
+from __future__ import annotations
 
 import errno
 import fcntl
@@ -7,22 +13,30 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.core import process
 from harness.core.errors import UserError, expected
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _HEADER = b"sealed sha256 "  # of a file with a checksum
 _CHECKSUM = "seal"  # its key in JSON; committed files have it
 Known = Mapping[str, tuple[type[np.generic], int]]  # array -> the type of its numbers, how many at most
 _MEMBERS = 10_000  # at most in an .npz; an evaluation of all columns writes hundreds
+_MARKDOWN = re.compile(r"[\\`*$|]|~(?=~)|(?<=~)~|<|&(?=#?\w+;)|\](?=[(\[])")
+_ENTITIES = {"<": "&lt;", "&": "&amp;"}  # not every reader of Markdown knows a backslash before these
+_FORMULA = re.compile(r"'*\s*[=+\-@＝＋－＠]")  # how a cell begins that a spreadsheet computes
+_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EBADF)  # some network disks
 
 
@@ -33,7 +47,7 @@ def write_whole(path: Path, content: bytes | str) -> None:
     overwrites what a killed one left.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     aside = path.with_name(f".{path.name}.part")
     try:
         # Delayed: no SIGTERM between opening the file and the `try` that removes it.
@@ -192,3 +206,39 @@ def _array(archive: zipfile.ZipFile, name: str, kind: type[np.generic], most: in
         if file.read(1):  # at the end zipfile compares the checksum
             raise ValueError(f"{name} is longer than its header says")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def in_markdown(text: object) -> str:
+    """A text in a line or a cell of Markdown."""
+    return _MARKDOWN.sub(lambda sign: _ENTITIES.get(sign[0], f"\\{sign[0]}"), one_line(text).strip())
+
+
+def in_csv(table: pd.DataFrame) -> str:
+    """A table as CSV; a text that a spreadsheet would compute gets a ' in front."""
+
+    def harmless(text: str) -> str:
+        line = one_line(text)
+        return f"'{line}" if _FORMULA.match(line) and not _NUMBER.fullmatch(line) else line
+
+    return _texts(table, harmless).to_csv(index=False)
+
+
+def from_csv(table: pd.DataFrame) -> pd.DataFrame:
+    """A table that was read from such a CSV, with its texts as they were."""
+    return _texts(table, lambda text: text[text[:1] == "'" and bool(_FORMULA.match(text)) :])
+
+
+def _texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    import pandas as pd  # here: a training writes no table
+
+    changed = table.copy()
+    for name, column in table.items():
+        if column.dtype.kind == "O":  # kept: of [5, None] pandas would make 5.0 and nan
+            values = [change(value) if isinstance(value, str) else value for value in column]
+            changed[name] = pd.Series(values, column.index, column.dtype)
+    return changed
+
+
+def one_line(text: object) -> str:
+    """A text with spaces for its line ends, and for all that has no shape of its own."""
+    return "".join(sign if sign.isprintable() else " " for sign in str(text))

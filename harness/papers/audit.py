@@ -9,7 +9,7 @@ from itertools import combinations
 
 import pandas as pd
 
-from harness.core.files import write_whole
+from harness.core.files import in_markdown, write_whole
 from harness.papers import experiments, statements
 from harness.papers.published import PUBLISHED, ROUNDING, ROW, Finding, Papers, differing
 
@@ -149,7 +149,7 @@ def audit(papers: Papers) -> str:
         findings = list(rule(papers))
         lines += ["", f"## {title} ({len(findings)})", "", f"{rule.__doc__}", ""]
         lines += ["| where | found |", "|---|---|"]
-        lines += [f"| {finding.where} | {finding.found} |" for finding in findings]
+        lines += [f"| {in_markdown(one.where)} | {in_markdown(one.found)} |" for one in findings]
     return "\n".join(lines) + "\n"
 
 

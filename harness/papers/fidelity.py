@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.config import read_grid
+from harness.core.files import in_markdown
 from harness.grid.build import registry
 
 _PARTS = ("certain", "guess", "deviation", "compared")
@@ -32,7 +33,7 @@ def fidelity(grid: dict[str, Any]) -> str:
     lines = Path(__file__).with_suffix(".md").read_text().splitlines()
     for name, cls in registry(grid["registry"]).items():
         about = parts(sys.modules[cls.__module__].__doc__ or "")
-        presets = [preset for preset, entry in grid["presets"].items() if name in entry]
+        presets = [in_markdown(one) for one, entry in grid["presets"].items() if name in entry]
         recipes = ", ".join(["unified", *presets])
         cells = [about.get(part, "").replace("|", "\\|") or "-" for part in ("paper", *_PARTS)]
         lines.append(f"| `{name}` | {cells[0]} | {recipes} | " + " | ".join(cells[1:]) + " |")
