@@ -181,7 +181,7 @@ def read_arrays(path: Path, known: Known) -> dict[str, np.ndarray]:
             return {name: _array(archive, file, *known[name]) for name, file in there.items()}
     except FileNotFoundError:
         raise UserError(f"expected a record at {path}, found none; evaluate first.") from None
-    except (PermissionError, IsADirectoryError):
+    except (PermissionError, IsADirectoryError, NotADirectoryError):
         raise
     except Exception as error:  # damage in a zip file raises many kinds of exception
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -125,6 +125,8 @@ def read(folder: Path) -> Stored:
             with suppress(OSError):  # a copied cache has other times; it may be read-only
                 write_json(path, {**about, "state": stored.state})
         return stored
+    except PermissionError:  # somebody else's
+        raise
     except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
         found = f"a damaged one ({error})"
         again = "delete that folder to make it again"
@@ -189,8 +191,14 @@ def _write(folder: Path, arrays: Arrays) -> str:
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
     """One process at a time; the lock ends with the process."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("w") as file:
+    aside = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = aside.open("w")
+    except PermissionError:
+        remedy = "set GENERALIST_CACHE to a folder of your own"
+        raise expected(f"a cache that you may write to in {path.parent}", "none", remedy) from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

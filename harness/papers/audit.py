@@ -4,6 +4,7 @@ Writes reports/published/audit.md. Rules find the contradictions, so a new one i
 statements.csv would be found too. They do not say who is wrong, and they allow for rounding.
 """
 
+import argparse
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
@@ -154,5 +155,6 @@ def audit(papers: Papers) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description="Check the published numbers.").parse_args()
     write_whole(PUBLISHED / "audit.md", audit(Papers.read()))
     print(f"the audit is at {PUBLISHED / 'audit.md'}")

@@ -5,6 +5,7 @@ that begin so, what is `Certain:`, what is a `Guess:`, what a `Deviation:`, and 
 `Compared:` with the method's official code. fidelity.md has the text before the table.
 """
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -41,4 +42,5 @@ def fidelity(grid: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description="Print docs/fidelity.md.").parse_args()
     sys.stdout.write(fidelity(read_grid()))
