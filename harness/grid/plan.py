@@ -73,13 +73,13 @@ class Plan(Trainings):
         return look_up("run", run_id, self.runs, f"scale {self.name}")
 
     def training_spec(self, run: str) -> str:
-        return write_spec(self.grid["registry"], self.run(run))
+        return write_spec(self.run(run))
 
     def evaluation_spec(self, run: str) -> str:
         if run not in self.evaluations:
             found = f"{self.run(run).id}, which is only a parent"
             raise expected("a run that a table evaluates", found, "choose another")
-        return write_spec(self.grid["registry"], self.evaluations[run])
+        return write_spec(self.evaluations[run])
 
     def label(self, slug: str) -> str:
         """How a row is called: the method's label, or a variant's; for `slug@preset` both."""
