@@ -29,8 +29,8 @@ _SINGLE = "single"  # in presets and scales: the fields that all one-objective m
 _hints, _signature = cache(typing.get_type_hints), cache(inspect.signature)
 
 
-def imported(address: str) -> Any:
-    """What `module:NAME` stands for, such as the METHODS of a grid: the harness imports no method."""
+def registry(address: str) -> dict[str, type]:
+    """METHODS of the module that the grid names: the harness itself imports no method."""
     module, _, name = address.partition(":")
     try:
         content = vars(importlib.import_module(module))
@@ -38,7 +38,7 @@ def imported(address: str) -> Any:
         if error.name != module:
             raise
         remedy = f"put the folder of {module}.py into PYTHONPATH"
-        raise expected(f"the module of {address}", "none", remedy) from None
+        raise expected(f"the module of the registry {address}", "none", remedy) from None
     return look_up("name", name, {key: content[key] for key in content if key[0] != "_"}, module)
 
 

@@ -18,7 +18,7 @@ from harness.core.paths import fingerprint
 from harness.data import frames
 from harness.data.corruptions import MAIN, REVISION
 from harness.data.corruptions.sequences import FRAMES
-from harness.grid.build import Config, build_attack, fraction, imported, look_up
+from harness.grid.build import Config, build_attack, fraction, look_up, registry
 
 PROTOCOLS = ("as_named", "released", "l2")
 # How AutoAttack is measured in an artefact: its components' records joined, or one record of a cascade.
@@ -144,7 +144,7 @@ class Columns:
 
     def _attack(self, entry: Config, dataset: str) -> Staged | None:
         """The attack of a column; the grid may name a registry of its own as `attacks`."""
-        attacks = imported(self.grid.get("attacks", "harness.attacks:ATTACKS"))
+        attacks = registry(self.grid.get("attacks", "harness.attacks:ATTACKS"))
         known, where = {"none": None, **attacks}, f"a column with attack: {entry['attack']}"
         make = look_up("attack", entry["attack"], known, "config/grid.yaml's columns")
         if make is None:

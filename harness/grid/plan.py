@@ -30,10 +30,11 @@ class Plan(Trainings):
             if row.partition("@")[0] not in grid["methods"]:
                 raise unknown("method", row, grid["methods"], f"the rows of scale {name}")
         self.artefacts: dict[str, Artefact] = {}
+        added = grid["methods"].keys() - read_grid()["methods"] if "extends" in grid else set()
         for key, entry in merged(grid["artefacts"], scale.get("artefacts", {})).items():
             # Without a kind: a scale may change an artefact that another grid does not have.
             if "kind" in entry and key not in scale.get("left_out", {}):
-                entry = only(entry, scale["rows"]) if "rows" in scale else entry
+                entry = only(entry, scale["rows"], added) if "rows" in scale else entry
                 self.artefacts[key] = self._artefact(key, entry)
 
     @classmethod

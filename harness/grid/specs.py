@@ -3,6 +3,7 @@
 The workflow plans; a job gets its spec on the command line and plans nothing.
 """
 
+import importlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -12,7 +13,7 @@ from typing import Any
 from harness.core.config import merged
 from harness.core.errors import expected
 from harness.core.paths import canonical, restored
-from harness.grid.build import DEFAULT_PRESET, Builder, Config, fraction, imported, look_up
+from harness.grid.build import DEFAULT_PRESET, Builder, Config, fraction, look_up, registry
 from harness.grid.columns import Columns, EvalRun
 from harness.training.contracts import Method
 from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
@@ -26,7 +27,7 @@ class Trainings:
         self.runs: dict[str, TrainRun] = {}
         self.entries = dict(grid["methods"])  # and the variants that artefacts ask for
         self.presets = merged(grid["presets"], scale.get("presets", {}))
-        self._methods = imported(grid["registry"])
+        self._methods = registry(grid["registry"])
 
     def dataset(self, name: str) -> str:
         return self._named("datasets", name)
@@ -128,8 +129,8 @@ def read_spec(text: str) -> Any:
     """The TrainRun or EvalRun that `write_spec` wrote, the same to the last field."""
     try:
         content = json.loads(text)
-        addresses = {name: f"{module}:{name}" for name, module in content["classes"].items()}
-        classes = {name: imported(address) for name, address in addresses.items()}
+        places = {name: importlib.import_module(own) for name, own in content["classes"].items()}
+        classes = {name: getattr(module, name) for name, module in places.items()}
         work = restored(content["run"], classes)
         if work.id != content["id"]:
             raise expected(f"the spec of {content['id']}", f"that of {work.id}", "start Snakemake")

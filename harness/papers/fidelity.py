@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.config import read_grid
-from harness.grid.build import imported
+from harness.grid.build import registry
 
 _PARTS = ("certain", "guess", "deviation", "compared")
 _PAPER = re.compile(r".*?\(arXiv [\d.]+\)|.*?\b20\d\d\b|[^.]*")
@@ -30,7 +30,7 @@ def parts(docstring: str) -> dict[str, str]:
 
 def fidelity(grid: dict[str, Any]) -> str:
     lines = Path(__file__).with_suffix(".md").read_text().splitlines()
-    for name, cls in imported(grid["registry"]).items():
+    for name, cls in registry(grid["registry"]).items():
         about = parts(sys.modules[cls.__module__].__doc__ or "")
         presets = [preset for preset, entry in grid["presets"].items() if name in entry]
         recipes = ", ".join(["unified", *presets])

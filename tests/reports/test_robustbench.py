@@ -13,7 +13,7 @@ from harness.core.config import read_papers
 from harness.evaluation.records import Record, read_artefact, read_records, write_records
 from harness.evaluation.trust import write_checks
 from harness.grid.artefacts import entries
-from harness.grid.build import imported
+from harness.grid.build import registry
 from harness.grid.plan import Plan
 from harness.reports.robustbench import model_info, write_entries
 
@@ -139,7 +139,7 @@ def test_papers_by_row_and_by_method(files):
 
 def test_every_method_has_a_paper(plan):
     papers = read_papers()
-    assert set(papers["methods"]) == set(imported(plan.grid["registry"]))
+    assert set(papers["methods"]) == set(registry(plan.grid["registry"]))
     assert set(papers["rows"]) <= {*plan.grid["methods"], "generalist_d_nt_l2"}
     assert {*papers["rows"].values(), *papers["methods"].values()} == set(papers["papers"])
 
