@@ -15,8 +15,10 @@ from matplotlib import image
 from test_tables import made_up, shown
 from threadpoolctl import threadpool_limits
 
+from harness.core import paths
 from harness.core.errors import UserError
-from harness.core.paths import AFTER
+from harness.core.files import write_arrays
+from harness.core.paths import AFTER, write_description
 from harness.core.statistics import interval
 from harness.evaluation.records import Record
 from harness.grid.columns import Formula
@@ -318,6 +320,43 @@ def test_learners_show_both_series(plan, monkeypatch):
     assert labels[:2] == ["AT learner", "line: as the epoch ends"]
     assert labels[2].startswith("hollow")
     assert set(drawn.quantity) == {name for name in history if name.startswith(("nat", "rob"))}
+
+
+@pytest.fixture
+def trace(plan, tmp_path):
+    """A figure of a watched run that kept images, the run's id, and what it kept."""
+    artefact = plan.artefact("zipper_fig6")
+    run = plan.run(artefact.runs[0])
+    write_description(tmp_path, run.id, {}, [{"epoch": 1, "distance_at": 1.0, "distance_nt": 2.0}])
+    last = run.recipe.epochs
+    kept = [epoch + 1 for epoch in range(last) if run.watch.keeps_images_after(epoch, last)]
+    names = [f"{epoch}:{name}" for epoch in kept for name in ("at", "nt")]
+    images = dict.fromkeys(names, np.zeros((20, 1, 8, 8), np.uint8))
+    return Source(artefact, plan, tmp_path), run.id, images
+
+
+def test_the_images_of_a_watched_run(trace):
+    source, run, images = trace
+    write_arrays(paths.trace(source.results, run), images)
+    assert source.trace(run).keys() == images.keys()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda image: np.zeros((10**5, 1, 8, 8), np.uint8),  # more than the watch has examples
+        lambda image: image.astype(np.float32),
+        lambda image: image[:, :, :4],
+        None,
+    ],
+)
+def test_other_images_of_a_watched_run_are_refused(change, trace):
+    source, run, images = trace
+    first = next(iter(images))
+    changed = {**images, first: change(images[first])} if change else {}
+    write_arrays(paths.trace(source.results, run), changed)
+    with pytest.raises(UserError, match=r"trace\.npz, found .*; delete"):
+        source.trace(run)
 
 
 def test_an_embedding_does_not_depend_on_the_threads():
