@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import numpy as np
 import pytest
@@ -142,6 +143,20 @@ def test_every_method_has_a_paper(plan):
     assert set(papers["methods"]) == set(registry(plan.grid["registry"]))
     assert set(papers["rows"]) <= {*plan.grid["methods"], "generalist_d_nt_l2"}
     assert {*papers["rows"].values(), *papers["methods"].values()} == set(papers["papers"])
+
+
+def test_labels_make_harmless_and_different_file_names(plan):
+    """In a file's name Snakemake fills in {b} and <b>."""
+    grid = copy.deepcopy(plan.grid)
+    table = {k: v for k, v in grid["artefacts"]["cvpr23_table1a"].items() if k != "methods"}
+    labels = ["a {b}", "a <b>", "a [b]*", "0.5, 1"]
+    grid["axes"] = {"gamma": {label: {"gamma": [n / 9] * 4} for n, label in enumerate(labels)}}
+    vary = [{"of": "generalist_d_nt_linf", "over": ["gamma"]}]
+    grid["artefacts"] = {"cvpr23_table1a": {**table, "vary": vary, "columns": ["NAT", "AA"]}}
+    names = list(entries(Plan(grid, plan.scale, "ci").artefacts))
+    assert len(set(names)) == len(labels)
+    assert all(re.fullmatch(r"[\w .,~+=()-]+", name) for name in names)
+    assert names[-1] == "cifar10_resnet18_generalist_d_nt_linf~0.5, 1_Linf"
 
 
 def test_a_method_of_one_s_own_goes_by_its_label(small, tmp_path):
