@@ -18,6 +18,7 @@ A checkpoint is a file from which a run continues; it has a checksum and no pick
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -185,6 +186,10 @@ def read_checkpoint(path: Path, run: TrainRun, device: torch.device) -> dict[str
         return None
     payload = io.BytesIO(read_with_checksum(path, "checkpoint"))
     try:
+        with zipfile.ZipFile(payload) as archive:  # torch compresses nothing: so it unpacks to no more
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("compressed members")
+        payload.seek(0)
         state = torch.load(payload, map_location=device, weights_only=True)
         owner = state["run"]
     except Exception as error:  # a wrong or hostile file fails in many ways

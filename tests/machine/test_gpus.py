@@ -213,3 +213,7 @@ def test_the_locks_are_where_nobody_else_writes(tmp_path, monkeypatch):
     (tmp_path / "cache" / "generalist-gpus").symlink_to(tmp_path)
     with pytest.raises(UserError, match="a folder of your own"):
         _folder()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "own"))
+    _folder().chmod(0o777)
+    with pytest.raises(UserError, match="where others may write"):
+        _folder()

@@ -32,7 +32,6 @@ from cluster import GPUS, Cluster, output  # noqa: E402
 
 from harness.core import paths  # noqa: E402
 from harness.core.config import read_grid, read_scale  # noqa: E402
-from harness.core.files import read_arrays  # noqa: E402
 from harness.grid.plan import Plan  # noqa: E402
 from harness.jobs.resources import Machine, Request  # noqa: E402
 
@@ -150,7 +149,7 @@ def check_together(together: list[dict]) -> None:
 
 
 def contents(record: Path) -> tuple[dict[str, np.ndarray], dict]:
-    arrays = read_arrays(record)
+    arrays = dict(np.load(record))
     about = json.loads(arrays.pop("about").tobytes())
     return arrays, {key: value for key, value in about.items() if key not in _SECONDS}
 
