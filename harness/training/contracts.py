@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from harness.machine.device import torch
+from harness.machine.device import Arithmetic, torch
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Lab:
     device: torch.device
     validation: Batch  # held-out training images, never test images
     sample: Batch  # some training images without augmentation, for statistics
-    amp: bool = False  # steps run under autocast; for methods that start processes
+    arithmetic: Arithmetic = Arithmetic()  # of the steps, for methods that start processes
 
 
 @runtime_checkable
