@@ -175,7 +175,7 @@ def two_steps(run: TrainRun, device: torch.device) -> str:
             torch.cuda.synchronize()
             seconds = time.monotonic() - began
     peak = torch.cuda.max_memory_allocated(device) / 2**30
-    return f"{1000 * seconds:.0f} ms a step of {len(x)} images, peak memory {peak:.1f} GiB"
+    return f"{1000 * seconds:.0f} ms a step of {len(x)} images, peak memory {peak:.2f} GiB"
 
 
 def check(plan: Plan, device: torch.device) -> None:
@@ -197,8 +197,9 @@ def check(plan: Plan, device: torch.device) -> None:
         checks(f"{slug}{beside}, {network}", lambda run=run: two_steps(run, device))
     if speeds:
         sustained = f"{min(speeds):.2g}"
-        print(f"the slowest network: python -m harness plan --scale {plan.name} --device-tflops {sustained}")
-        print(f"             snakemake --config scale={plan.name} device_tflops={sustained} ...")
+        print(f"for the bill, by the slowest network: {sustained} TFLOPS, so")
+        print(f"  python -m harness plan --scale {plan.name} --device-tflops {sustained}")
+        print(f"  snakemake ... --config scale={plan.name} device_tflops={sustained}")
     checks.end()
 
 

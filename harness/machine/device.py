@@ -70,10 +70,10 @@ def _try(device: torch.device, gpus: str) -> None:
     try:
         torch.ones(1, device=device).add_(1).item()
     except (RuntimeError, AssertionError) as error:  # AssertionError: a torch without CUDA
-        what = f"a GPU that torch {torch.__version__} can use (GPU {gpus or device} is there)"
+        gpu = f"GPU {gpus or device}, which is in this machine or was given to this job"
         remedy = "install the torch for this card and its driver, which nvidia-smi shows, or take the"
         remedy += " CPU: --device cpu (Snakemake: --config device=cpu)"
-        raise expected(what, str(error).partition("\n")[0], remedy) from None
+        raise expected(f"torch {torch.__version__} to compute on {gpu}", str(error).partition("\n")[0], remedy) from None
 
 
 def placed(

@@ -1,8 +1,9 @@
 """Train one run, resumably: `python -m harness train --scale smoke --run ID`.
 
 The batch of a step is a pure function of (run, epoch, step): nothing of the data order needs to be
-saved, and a run continued from its checkpoint ends bitwise where an undisturbed one ends. A checkpoint
-is written after each epoch, every ten minutes, and on SIGTERM.
+saved, and a run continued from its checkpoint ends bitwise where an undisturbed one ends; on a GPU if
+its recipe says `deterministic`. A checkpoint is written after each epoch, every ten minutes, and on
+SIGTERM.
 """
 
 import time
