@@ -8,8 +8,8 @@ a sign(gradient) + omega N(0, 1). Then CE on the result. tau is 0 until 50/120 o
 Certain: the stopping rule, omega = 0.001, tau's schedule, the official drops (59, 89 and 109 of 120,
 counted from 0; read in the released code).
 Guess: the uniform random start in the papers' unified recipe; the sizes of the official drops.
-Deviation: the released code reorders the batch while examples leave; ours keeps every image in place. On
-a GPU those that left stay in the batch, which costs their passes.
+Deviation: the released code reorders the batch while examples leave; ours keeps every image in place.
+On a GPU those that left stay in the batch, which costs their passes.
 Compared: with earlystop.py of zjfheart/Friendly-Adversarial-Training, tau 0, 1 and 2, one step in
 float64: 5e-15.
 """

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -180,21 +181,21 @@ def two_steps(run: TrainRun, device: torch.device) -> str:
 
 def check(plan: Plan, device: torch.device) -> None:
     checks, speeds = Checks(), []
-    priced = sorted(plan.runs.values(), key=lambda run: _operations(bill.kind(run)))
-    for kind, run in {bill.kind(run): run for run in reversed(priced)}.items():
-        name = f"{kind[0]}, {'x'.join(map(str, kind[1]))}"
-        checks(f"logits of {name}", lambda run=run: logits(run, device))
+    priced = sorted(plan.runs.values(), key=lambda run: _operations(bill.kind(run)), reverse=True)
 
-        def measured(run: TrainRun = run) -> str:
-            speeds.append(speed(run, device))
-            return f"{speeds[-1]:.3g} TFLOPS in full float32"
+    def measured(run: TrainRun) -> str:
+        speeds.append(speed(run, device))
+        return f"{speeds[-1]:.3g} TFLOPS in full float32"
 
-        checks(f"speed of {name}", measured)
-    checks("a training, killed and continued", lambda: killed_and_resumed(device))
-    methods = {(run.network, run.method.slug, run.processes): run for run in reversed(priced)}
-    for (network, slug, processes), run in reversed(methods.items()):
+    for (name, image), run in {bill.kind(run): run for run in priced}.items():
+        network = f"{name}, {'x'.join(map(str, image))}"
+        checks(f"logits of {network}", partial(logits, run, device))
+        checks(f"speed of {network}", partial(measured, run))
+    checks("a training, killed and continued", partial(killed_and_resumed, device))
+    methods = {(run.network, run.method.slug, run.processes): run for run in priced}  # the cheapest
+    for (name, slug, processes), run in reversed(methods.items()):
         beside = f" in {processes} processes" if processes > 1 else ""
-        checks(f"{slug}{beside}, {network}", lambda run=run: two_steps(run, device))
+        checks(f"{slug}{beside}, {name}", partial(two_steps, run, device))
     if speeds:
         sustained = f"{min(speeds):.2g}"
         print(f"for the bill, by the slowest network: {sustained} TFLOPS, so")

@@ -73,7 +73,8 @@ def _try(device: torch.device, gpus: str) -> None:
         gpu = f"GPU {gpus or device}, which is in this machine or was given to this job"
         remedy = "install the torch for this card and its driver, which nvidia-smi shows, or take the"
         remedy += " CPU: --device cpu (Snakemake: --config device=cpu)"
-        raise expected(f"torch {torch.__version__} to compute on {gpu}", str(error).partition("\n")[0], remedy) from None
+        what, found = f"torch {torch.__version__} to compute on {gpu}", str(error).partition("\n")[0]
+        raise expected(what, found, remedy) from None
 
 
 def placed(

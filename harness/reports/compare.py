@@ -23,7 +23,6 @@ from harness.evaluation.records import read_artefact, value
 from harness.grid.plan import Plan, reported
 from harness.reports.cells import cells
 
-
 Images = dict[tuple[str, str, str, str], np.ndarray]  # data set, network, row, column -> seeds x images
 FIELDS = ["dataset", "network", "against", "column", "one", "other", "difference"]
 FIELDS += ["low", "high", "p", "n", "seeds"]

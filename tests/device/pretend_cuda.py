@@ -101,8 +101,8 @@ def install(torch: Any) -> None:
     # A function of its own for each name: torch.compile keeps a table of them.
     for name in ("_lazy_init", "init", "synchronize", "set_device", "empty_cache"):
         setattr(cuda, name, lambda *_, **__: use())
-    for name in ("_cuda_getDevice", "_cuda_setDevice", "_cuda_exchangeDevice", "_cuda_maybeExchangeDevice"):
-        setattr(torch._C, name, lambda *_: 0)
+    for name in ("getDevice", "setDevice", "exchangeDevice", "maybeExchangeDevice"):
+        setattr(torch._C, f"_cuda_{name}", lambda *_: 0)
     torch._C._cuda_getDeviceCount = lambda: 1
     torch._C._cuda_getCurrentRawStream = lambda index: 0
     cuda._lazy_call = lambda call, **_: call()

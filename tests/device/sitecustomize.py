@@ -1,4 +1,4 @@
-"""Python imports this at its start where this folder is in PYTHONPATH: the processes of the rehearsal."""
+"""Python imports this at its start, in all processes that have this folder in PYTHONPATH."""
 
 import os
 import sys

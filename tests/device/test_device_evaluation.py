@@ -61,7 +61,9 @@ def test_grad_cam_maps(plan, tiny, right):
     assert record.heat.shape == (12, 4, 4)
 
 
-@pytest.mark.parametrize("ball", [Ball("linf", Fraction(8, 255)), Ball("l2", Fraction(1, 2)), Ball("l1", Fraction(3))])
+@pytest.mark.parametrize(
+    "ball", [Ball("linf", Fraction(8, 255)), Ball("l2", Fraction(1, 2)), Ball("l1", Fraction(3))]
+)
 def test_autoattack_leaves_the_global_generators_alone(ball, tiny, right):
     torch.manual_seed(5)
     before = torch.get_rng_state(), torch.cuda.get_rng_state()
@@ -73,7 +75,9 @@ def test_autoattack_leaves_the_global_generators_alone(ball, tiny, right):
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("network", [lambda: new_model("tiny", 3, 10, 0), lambda: WideResNet(1, 1, 3, 10)])
+@pytest.mark.parametrize(
+    "network", [lambda: new_model("tiny", 3, 10, 0), lambda: WideResNet(1, 1, 3, 10)]
+)
 def test_the_folded_copy_computes_the_same_in_the_same_layout(network, channels_last):
     model = placed(network(), CUDA, channels_last)
     for module in model.modules():

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.waits import counted_steps
-from conftest import ROOT, command, run_of, said
 from commands import snakemake_words
+from conftest import ROOT, command, run_of, said
 from pretend_cuda import NAME
 from rehearsal import CUDA
 
+from benchmarks.waits import counted_steps
 from harness.core import paths
 from harness.core.errors import UserError
 from harness.machine.device import Arithmetic, pick_device
@@ -34,8 +34,8 @@ def test_a_gpu_that_cannot_compute_is_an_error(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arithmetic", "last"), [(Arithmetic(), True), (Arithmetic(tf32=False), False),
-                             (Arithmetic(amp=True, tf32=False), True)]
+    ("arithmetic", "last"),
+    [(Arithmetic(), True), (Arithmetic(tf32=False), False), (Arithmetic(amp=True, tf32=False), True)],
 )
 def test_convolutions_on_tensor_cores_get_their_layout(arithmetic, last):
     assert arithmetic.channels_last(CUDA) == last

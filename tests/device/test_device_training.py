@@ -16,8 +16,25 @@ from harness.core import paths
 from harness.grid.specs import write_spec
 from harness.training.runs import Watch
 
-METHODS = ["nt", "at", "at_half", "trades6", "fat", "iat", "rst", "score", "agr", "part", "at_avg", "msd"]
-METHODS += ["eat", "at_l2", "ramp", "rmc", "generalist_d_nt_linf", "generalist_d_linf_l2", "generalist_t"]
+METHODS = [
+    "nt",
+    "at",
+    "at_half",
+    "trades6",
+    "fat",
+    "iat",
+    "rst",
+    "score",
+    "agr",
+    "part",
+    "at_avg",
+    "msd",
+    "eat",
+    "at_l2",
+    "ramp",
+    "rmc",
+]
+METHODS += ["generalist_d_nt_linf", "generalist_d_linf_l2", "generalist_t"]
 MORE = ["generalist_d_nt_linf@released", "generalist_d_nt_linf@validated", "rmc@official"]
 REDUCED = ["at", "trades6", "fat", "part", "agr", "eat", "msd", "iat", "ramp", "generalist_t"]
 
