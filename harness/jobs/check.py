@@ -96,10 +96,10 @@ def logits(run: TrainRun, device: torch.device) -> str:
 
 def killed_and_resumed(device: torch.device) -> str:
     """`kill -9` after an epoch, then the same command again."""
-    small = Plan.read("smoke")
-    run = next(r for r in small.runs.values() if trained_norms(r.method) == ["linf"] and not r.parents)
+    runs = Plan.read("smoke").runs.values()
+    run = next(run for run in runs if trained_norms(run.method) == ["linf"] and not run.parents)
     run = replace(run, recipe=replace(run.recipe, epochs=6, examples=512, deterministic=True))
-    spec = write_spec(small.grid["registry"], run)
+    spec = write_spec(run)
     with tempfile.TemporaryDirectory() as folder:
         whole, halves = Path(folder) / "whole", Path(folder) / "halves"
 

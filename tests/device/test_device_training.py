@@ -86,7 +86,7 @@ def test_it_trains_compiled(plan, slug, results, monkeypatch):
 
 def test_the_command_trains_and_writes_down_how(plan, tmp_path):
     run = changed(run_of(plan, "at"), tf32=False)
-    words = ["train", "--spec", write_spec("generalist:METHODS", run), "--results", str(tmp_path)]
+    words = ["train", "--spec", write_spec(run), "--results", str(tmp_path)]
     done = command("harness", *words, cwd=tmp_path)  # --device auto
     assert done.returncode == 0, said(done)
     about = json.loads(paths.description(tmp_path, run.id).read_text())
