@@ -1,6 +1,4 @@
-# The environment only, for the checkout that is mounted into it (docs/installing.md):
-#   docker build --tag generalist-bench .                          # --build-arg TORCH=cu126, or cpu
-#   docker run --rm --gpus all --ipc host --volume "$PWD:$PWD" --workdir "$PWD" generalist-bench snakemake --cores 8
+# The environment, for a checkout that is mounted into it: docs/installing.md.
 FROM debian:12-slim
 
 # hadolint ignore=DL3008

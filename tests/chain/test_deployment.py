@@ -1,7 +1,7 @@
 """With `--sdm conda` or `--sdm apptainer` a job runs in the environment that Snakemake made for it.
 
-Neither program can be had from PyPI, so scripts stand in for them: they answer what Snakemake asks, and the
-`python` of their environments writes down how it was called.
+Neither program can be had from PyPI, so scripts stand in for them: they answer what Snakemake asks, and
+the `python` of their environments writes down how it was called.
 """
 
 import os
@@ -24,7 +24,8 @@ esac
 ACTIVATE = 'PATH="$1/bin:$PATH"\n'
 APPTAINER = """#!/bin/bash
 [ "$1" = --version ] && echo apptainer version 1.3.0 && exit
-[[ " $* " == *" generalist-bench.sif "* ]] && PATH="{tools}/environment/bin:$PATH" exec bash -c "${{@: -1}}"
+[[ " $* " == *" generalist-bench.sif "* ]] || exit 1
+PATH="{tools}/environment/bin:$PATH" exec bash -c "${{@: -1}}"
 """
 INTERPRETER = """#!/bin/bash
 echo "$PYTHONPATH ${{GENERALIST_ZYGOTE-alone}} $*" >> "{tools}/jobs"
