@@ -1,6 +1,9 @@
-"""AutoAttack's components, from `pyautoattack`, as attacks of this harness.
+"""AutoAttack: an image survives it if it survives all four of `STANDARD`, from `pyautoattack`.
 
-Its pitfalls are handled here:
+A table joins the records of the four where it has them as columns, and else runs a `Cascade`, in which
+each component attacks only what still stands (`Columns.autoattack` in grid/columns.py).
+
+Pitfalls of `pyautoattack` that are handled here:
 - it keeps state, so each call makes a new object;
 - `custom` keeps five restarts, so the object is built as `standard`;
 - it must not have more target classes than there are;

@@ -63,7 +63,7 @@ def project(norm: str, delta: Tensor, radius: float | Tensor) -> Tensor:
         return delta.clamp(-radius, radius)
     if norm == "l1":
         return _shrink(delta, torch.full_like(delta, torch.inf), radius)
-    return delta * (radius / _norms(delta).clamp_min(_TINY)).clamp(max=1.0)
+    return delta * (radius / _norms(delta).clamp_min(_TINY)).clamp(max=1.0)  # l2
 
 
 def _shrink(delta: Tensor, room: Tensor, radius: float | Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-"""Uncertainty of an accuracy, and of a difference between two models on the same images."""
+"""Uncertainty of an accuracy (`interval`: every table), and of a difference between two models on the
+same images (`paired`)."""
 
 import math
 from collections.abc import Sequence
