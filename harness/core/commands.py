@@ -21,6 +21,7 @@ COMMANDS = {
     "fidelity": "harness.papers.fidelity",
     "fetch": "harness.data.fetch",
     "meter": "harness.jobs.meter",
+    "check": "harness.jobs.check",
     "start": "harness.jobs.start",
     "zygote": "harness.jobs.zygote",
 }

@@ -196,9 +196,7 @@ def test_a_checkpoint_between_epochs_if_an_epoch_is_long(plan, tmp_path, monkeyp
     with pytest.raises(InterruptedError):
         train(run, tmp_path / "parts", CPU)
     monkeypatch.undo()
-    state = harness.training.train.read_checkpoint(
-        paths.checkpoint(tmp_path / "parts", run.id), run, CPU
-    )
+    state = harness.training.train.read_checkpoint(paths.checkpoint(tmp_path / "parts", run.id), run)
     assert (state["epoch"], state["step"]) == (1, 2)
     train(run, tmp_path / "parts", CPU)
     assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", run)

@@ -38,6 +38,14 @@ from harness.jobs.resources import Machine, Request  # noqa: E402
 SCALE, TABLE = "smoke", "cvpr23_table1a"
 METHODS = ["nt", "at", "trades6", "generalist_d_nt_linf"]
 CANCELLED, REQUEUED = "trades6", "generalist_d_nt_linf"
+# Slurm's GPUs are simulated: a job that is given one would find that it cannot be used. Python imports
+# this at its start; what Slurm gave stays to be seen in /proc.
+SITE = """
+import os, sys
+
+if "SLURM_JOB_ID" in os.environ and "harness" in sys.orig_argv:
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+"""
 _SECONDS = ("seconds", "cpu_seconds", "trained")  # what a record says about its making
 
 
@@ -62,7 +70,8 @@ def snakemake(*words: str, folder: Path, grid: Path, target: str, device: str = 
     command += ["--snakefile", str(ROOT / "Snakefile")]
     command += ["--workflow-profile", str(ROOT / "profiles" / "default"), *words]
     command += ["--config", f"scale={SCALE}", f"grid={grid}", f"device={device}", "--", target]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    (folder / "sitecustomize.py").write_text(SITE)
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"}
     environment.pop("CUDA_VISIBLE_DEVICES", None)
     with (folder / "snakemake.log").open("w") as log:
         done = subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=log)
