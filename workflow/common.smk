@@ -12,6 +12,7 @@ from harness.core.errors import UserError
 from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
+from harness.jobs.workplace import check_writable
 from harness.jobs.zygote import launch
 from harness.reports.manifest import CHANGED, CURRENT, NOW, Manifest, no_future
 
@@ -26,6 +27,8 @@ PYTHON = ["env", f"PYTHONPATH={workflow.basedir}", "python"]
 if not DEPLOYED:
     PYTHON = [sys.executable]
 try:
+    state = Path(".snakemake")  # of Snakemake, for a dry run too
+    check_writable([state, *state.glob("*/"), RESULTS, Path("reports")])
     MACHINE = Machine.of(config)
 except UserError as error:
     raise WorkflowError(str(error)) from None

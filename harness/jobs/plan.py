@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from harness.core.commands import positive_number
 from harness.grid.plan import Plan
 
 
@@ -18,7 +19,10 @@ def main() -> None:
     )
     parser.add_argument("--device", default="auto", help="to calibrate on; default: the best one")
     parser.add_argument(
-        "--device-tflops", type=float, metavar="X", help="times on a device that sustains X TFLOPS"
+        "--device-tflops",
+        type=positive_number,
+        metavar="X",
+        help="times on a device that sustains X TFLOPS",
     )
     options = parser.parse_args()
     plan = Plan.read(options.scale, options.grid)
