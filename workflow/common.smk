@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(workflow.basedir)))
 from harness.core import paths
 from harness.core.config import CONFIG, ROOT, scales
 from harness.core.errors import UserError
-from harness.grid.artefacts import entries
+from harness.grid.robustbench import entries
 from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
 from harness.jobs.zygote import launch

@@ -84,6 +84,11 @@ class Formula:
     sequence: str | None = None  # for `frames` and `flips`: the name of the data set
 
     @property
+    def decides(self) -> bool:
+        """Is each image right or wrong, and nothing in between?"""
+        return self.op in ("probe", "all")
+
+    @property
     def probes(self) -> list[str]:
         if self.op == "measured":
             return []
@@ -119,8 +124,6 @@ class Columns:
 
     def __init__(self, grid: Config, scale: Config) -> None:
         self.grid, self.scale = grid, scale
-        for name in scale["test"].get("examples_of", {}):
-            look_up("data set", name, grid["datasets"], "the scale's test.examples_of")
 
     def examples(self, dataset: str) -> int:
         """How many test images a scale takes of a data set, if it has so many."""
@@ -176,12 +179,26 @@ class Columns:
         entry = self.column(name)
         return entry.get("mean", entry.get("all", [name]))
 
-    def resolved(self, name: str, dataset: str, protocol: str, autoattack: str | None = None) -> Column:
+    def resolved(
+        self,
+        name: str,
+        dataset: str,
+        protocol: str,
+        autoattack: str | None = None,
+        above: tuple[str, ...] = (),
+    ) -> Column:
         """A column on a data set. `autoattack` says how AutoAttack is measured (`autoattack` above)."""
         entry = self.column(name, protocol)
+        above = (*above, name)
+        if name in above[:-1]:
+            raise expected("a column that is not made of itself", " of ".join(above), "name another")
         for op in ("all", "mean"):
             if op in entry:
-                parts = [self.resolved(one, dataset, protocol, autoattack) for one in entry[op]]
+                parts = [self.resolved(n, dataset, protocol, autoattack, above) for n in entry[op]]
+                for part in parts:
+                    if part.formula.op == "measured" or (op == "all" and not part.formula.decides):
+                        what = f"columns that judge images {'as right or wrong' * (op == 'all')}"
+                        raise expected(f"{what} in {name}", part.name, "name others")
                 formula = Formula(op, tuple(part.formula for part in parts))
                 probes = tuple(probe for part in parts for probe in part.probes)
                 balls = dict.fromkeys(ball for part in parts for ball in part.balls)

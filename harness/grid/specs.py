@@ -5,21 +5,32 @@ The workflow plans; a job gets its spec on the command line and plans nothing.
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
-from functools import reduce
-from typing import Any
+from functools import cache, partial, reduce
+from itertools import product
+from typing import Any, TypeVar
 
 from harness.attacks import autoattack
-from harness.core.config import merged
-from harness.core.errors import expected
+from harness.core.config import merged, read_grid
+from harness.core.errors import UserError, expected
 from harness.core.paths import canonical, restored
+from harness.data.sets import SETS
 from harness.grid import columns
-from harness.grid.build import DEFAULT_PRESET, Builder, Config, fraction, look_up, registry
-from harness.grid.columns import Columns, EvalRun
+from harness.grid.build import DEFAULT_PRESET, SINGLE, Builder, Config, fraction, look_up, made, registry
+from harness.grid.columns import PROTOCOLS, Columns, EvalRun
+from harness.models import NETWORKS
 from harness.training import learner, runs
 from harness.training.contracts import Method
 from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
+
+T = TypeVar("T")
+
+
+@cache
+def standard() -> Config:
+    """config/grid.yaml, whose names are known to every scale and grid."""
+    return read_grid()
 
 
 class Trainings:
@@ -29,8 +40,18 @@ class Trainings:
         self.grid, self.scale, self.columns = grid, scale, Columns(grid, scale)
         self.runs: dict[str, TrainRun] = {}
         self.entries = dict(grid["methods"])  # and the variants that artefacts ask for
-        self.presets = merged(grid["presets"], scale.get("presets", {}))
+        known = {name: own for name, own in scale.get("presets", {}).items() if name in grid["presets"]}
+        self.presets = merged(grid["presets"], known)
         self._methods = registry(grid["registry"])
+        self._above: list[str] = []  # the methods whose parents are being planned
+        self._built: dict[str, Method] = {}  # the last one of each slug
+        for name, entry in grid["datasets"].items():
+            classes = look_up("data set", name, SETS, "harness/data/sets.py").classes
+            if len(entry.get("classes", range(classes))) != classes:
+                found = len(entry["classes"])
+                raise expected(f"{classes} names at datasets.{name}.classes", found, "name each once")
+        for name in grid["networks"]:
+            look_up("network", name, NETWORKS, "harness/models/__init__.py")
 
     def dataset(self, name: str) -> str:
         return self._named("datasets", name)
@@ -67,36 +88,52 @@ class Trainings:
         tables may train one method in two ways: then it is two runs.
         """
         artefact, dataset, network = artefact or {}, self.dataset(dataset), self.network(network)
-        builder = self._builder(dataset, network, artefact.get("threats", {}))
+        builder, where = self._builder(dataset, network, artefact.get("threats", {})), f"methods.{slug}"
         entry = builder.entry(slug)
-        method = builder.build(entry, f"methods.{slug}")
+        method = self._built[slug] = builder.build(entry, where)
         preset = self.presets[entry.get("preset", DEFAULT_PRESET)]
         own = preset.get("recipes", {}).get(entry["method"], {})
         of_set = self.grid["datasets"][dataset].get("recipe", {})
         of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
         recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
         augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
-        parents = [
-            self.train_run(parent, dataset, network, seed, {**artefact, "watch": None}).id
-            for parent in entry.get("parents", ())
-        ]
-        run = TrainRun(
-            dataset=dataset,
-            network=network,
-            method=method,
-            recipe=Recipe(augment=Augment(**augment), **recipe),
-            selection=self._selection(preset, dataset, method),
-            seed=seed,
-            parents=tuple(parents),
-            watch=self._watch(dataset, artefact.get("watch")),
-        )
+        recipe["augment"] = made(Augment, augment, f"{where}: the augmentation of {dataset}")
+        fields = {
+            "dataset": dataset,
+            "network": network,
+            "method": method,
+            "recipe": made(Recipe, recipe, f"{where}: its recipe"),
+            "selection": self._selection(preset, dataset, method),
+            "seed": seed,
+            "parents": self._parents(slug, entry, (dataset, network, seed), artefact),
+            "watch": self._watch(dataset, artefact.get("watch"), where),
+        }
+        run = made(TrainRun, fields, where)
         return self.runs.setdefault(run.id, run)
 
-    def _watch(self, dataset: str, entry: Config | None) -> Watch | None:
+    def _parents(
+        self, slug: str, entry: Config, place: tuple[str, str, int], artefact: Config
+    ) -> tuple[str, ...]:
+        """The runs that a run starts from."""
+        parents = entry.get("parents", [])
+        if not isinstance(parents, list):
+            raise expected(f"a list at methods.{slug}.parents", repr(parents), "write [at, at_l2]")
+        if slug in self._above:
+            cycle = " from ".join([*self._above, slug])
+            raise expected("a method that does not start from itself", cycle, "change its parents")
+        self._above.append(slug)
+        artefact = {**artefact, "watch": None}
+        runs = tuple(self.train_run(parent, *place, artefact).id for parent in parents)
+        self._above.pop()
+        return runs
+
+    def _watch(self, dataset: str, entry: Config | None, where: str) -> Watch | None:
         if not entry:
             return None
-        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
-        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
+        moments = tuple(fraction(moment, f"{where}: its watch's moments") for moment in entry["moments"])
+        attack = self.columns.pgd(dataset, "linf", 20)
+        values = {"attack": attack, "examples": entry["examples"], "moments": moments}
+        return made(Watch, values, f"{where}: its watch")
 
     def _selection(self, preset: Config, dataset: str, method: Method) -> Selection:
         """An epoch is judged in the norms that its method trains against: threats go by their names."""
@@ -106,6 +143,64 @@ class Trainings:
         attacks = [self.columns.pgd(dataset, norm, 20) for norm in trained_norms(method)]
         attack = attacks[0] if len(attacks) == 1 else tuple(attacks) or None
         return Selection(attack=attack, **entry)
+
+
+    def build_unused(self) -> None:
+        """Builds all that no artefact asked for: a typo must not wait for its first use."""
+        sets, networks = self.grid["datasets"], self.grid["networks"]
+        places = list(product(sets, networks))
+        first_set, first_network = places[0]
+        for dataset, entry in sets.items():
+            builder = self._builder(dataset, first_network, {})
+            for name, threat in entry["threats"].items():
+                self.columns.pgd(dataset, name, 1)
+                for preset in [DEFAULT_PRESET, *(key for key in threat if key in self.presets)]:
+                    builder.threat(name, f"datasets.{dataset}", preset)
+        for network, entry in networks.items():
+            builder = self._builder(first_set, network, {})
+            for name, optim in entry.items():
+                for preset in [DEFAULT_PRESET, *(key for key in optim if key in self.presets)]:
+                    builder.optim(name, f"networks.{network}", preset)
+        for name, column in self.grid["columns"].items():
+            for protocol in [PROTOCOLS[0], *(key for key in column if key in PROTOCOLS)]:
+                _somewhere(partial(self.columns.resolved, name, protocol=protocol), product(sets))
+        first: dict[str, str] = {}  # class of methods, or `single` -> its first method
+        for slug, entry in self.grid["methods"].items():
+            if self._foreign(entry["method"], f"methods.{slug}"):
+                continue
+            self._build(slug, places)
+            first.setdefault(entry["method"], slug)
+            if not hasattr(self._methods[entry["method"]], "start"):
+                first.setdefault(SINGLE, slug)
+        for preset, entry in self.presets.items():
+            for name in entry.keys() & first.keys():
+                self._build(f"{first[name]}@{preset}", places)
+
+    def _foreign(self, name: Any, where: str, known: Iterable[str] = ()) -> bool:
+        """Is a class of methods only in config/grid.yaml's registry? A user's own one may have less."""
+        if isinstance(name, str) and (name in self._methods or name in known):
+            return False
+        classes = {**registry(standard()["registry"]), **self._methods, **dict.fromkeys(known)}
+        return bool(look_up("method class", name, classes, where))
+
+    def _build(self, slug: str, places: list[tuple[str, str]]) -> None:
+        def build(dataset: str, network: str) -> Method:
+            builder = self._builder(dataset, network, {})
+            return builder.build(builder.entry(slug), f"methods.{slug}")
+
+        if slug not in self._built:
+            self._built[slug] = _somewhere(build, places)
+
+
+def _somewhere(build: Callable[..., T], places: Iterable[tuple]) -> T:
+    """What is built in the first place where it can be: not every data set has every threat."""
+    errors = []
+    for place in places:
+        try:
+            return build(*place)
+        except UserError as error:
+            errors.append(error)
+    raise errors[0]
 
 
 def write_spec(methods: str, work: TrainRun | EvalRun) -> str:

@@ -17,7 +17,7 @@ from harness.core.config import read_papers
 from harness.core.files import write_whole
 from harness.evaluation.records import Record, read_records, value
 from harness.evaluation.trust import Check, read_checks
-from harness.grid.artefacts import Entry, entries
+from harness.grid.robustbench import Entry, entries
 from harness.grid.plan import Plan, reported
 from harness.papers.published import KEYS, published
 from harness.reports.cells import budget

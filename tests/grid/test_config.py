@@ -28,7 +28,7 @@ def set_at(tree, path, value):
         ("artefacts/cvpr23_table1a/networks", ["resnet81"], "did you mean 'resnet18'"),
         ("artefacts/cvpr23_table1a/datasets", ["cifar11"], "did you mean 'cifar10'"),
         ("artefacts/cvpr23_table1a/columns", ["PGD21"], "known column .* did you mean 'PGD20'"),
-        ("artefacts/cvpr23_table1a/kind", "tabel", "at artefacts.cvpr23_table1a.kind"),
+        ("artefacts/cvpr23_table1a/kind", "tabel", "artefacts.cvpr23_table1a.kind.*did you mean 'table'"),
         ("methods/trades6/method", "tradse", "did you mean 'trades'"),
         ("methods/trades6/betta", 6, "did you mean 'beta'"),
         ("methods/trades6/beta", "six", "expected a number at methods.trades6.beta, found 'six'"),
@@ -163,10 +163,15 @@ def test_a_method_in_two_artefacts_is_two_runs_where_these_train_in_two_ways():
 
 
 def test_rows_limit_every_artefact():
-    scale = {**read_scale("ci"), "rows": ["nt", "at", "generalist_d_nt_linf"]}
+    kept = ("cvpr23_table1a", "plusplus_fig8a")
+    out = {name: "it would have no row" for name in GRID["artefacts"] if name not in kept}
+    scale = {**read_scale("ci"), "rows": ["nt", "at", "generalist_d_nt_linf"], "left_out": out}
     plan = Plan(GRID, scale, "ci")
     assert [row.method for row in plan.artefacts["cvpr23_table1a"].rows] == scale["rows"]
     assert plan.artefacts["plusplus_fig8a"].show["right"] == ["generalist_d_nt_linf"]
     assert plan.rows_of("cvpr23_table1a") == Plan.read("ci").rows_of("cvpr23_table1a")
     with pytest.raises(UserError, match="did you mean 'trades"):
         Plan(GRID, {**scale, "rows": ["tradse6"]}, "ci")
+    del out["zipper_table5"]
+    with pytest.raises(UserError, match="a row that this scale has, .* for artefacts.zipper_table5"):
+        Plan(GRID, scale, "ci")
