@@ -29,8 +29,8 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class _Loader(Composer, SafeConstructor, Resolver):
-    """PyYAML's safe loader, but strict: a key stands once and is text as written, numbers are finite, no
-    alias is inside its own anchor. Dates are text."""
+    """PyYAML's safe loader, but strict: a key stands once and is text as written; a date is text;
+    numbers are finite; no alias is inside its own anchor."""
 
     def __init__(self, text: str, name: str) -> None:
         for base in (Composer, SafeConstructor, Resolver):
@@ -97,7 +97,7 @@ def read_yaml(path: Path) -> Any:
     except FileNotFoundError:
         raise UserError(f"expected a config file at {path}, found none; give its path.") from None
     except OSError as error:
-        raise expected(f"a config file at {path}", error.strerror, "give its path") from None
+        raise expected(f"a config file at {path}", error.strerror, "give the path of a file") from None
     except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"expected plain YAML in {path}, found: {reason}; fix it.") from None
@@ -137,7 +137,7 @@ def read_papers() -> dict[str, Any]:
 _TYPES = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
     {
         "integer": lambda _, value: type(value) is int,
-        "number": lambda _, value: type(value) is int or (type(value) is float and math.isfinite(value)),
+        "number": lambda _, value: type(value) in (int, float) and -math.inf < value < math.inf,
     }
 )
 _Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=_TYPES)

@@ -138,7 +138,7 @@ def _rules() -> list[str]:
 
 
 def check(artefact: Artefact, entry: Config, methods: Mapping[str, Method]) -> None:
-    """Refuses what could not be drawn or written. `entry` is the artefact's own, `methods` are by slug."""
+    """Refuses what could not be drawn or written; `methods` are by their slugs."""
     for wanted, found in _lacks(artefact, entry, methods):
         remedy = "change that entry (docs/adding-a-figure.md says what each kind wants)"
         raise expected(f"{wanted} for artefacts.{artefact.name}, a {artefact.kind}", found, remedy)
@@ -214,3 +214,9 @@ def variants(grid: Config, variation: Config) -> dict[str, Any]:
         slug = VARIANT.join([base, *(str(label) for label, _ in values)])
         entries[slug] = reduce(merged, (fields for _, fields in values), method)
     return entries
+
+
+def rows_of(grid: Config, entry: Config) -> list[str]:
+    """The methods of an artefact's entry, variants included."""
+    varied = [slug for variation in entry.get("vary", ()) for slug in variants(grid, variation)]
+    return [*entry.get("methods", ()), *varied]

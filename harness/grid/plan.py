@@ -20,6 +20,7 @@ from harness.grid.artefacts import (
     Row,
     check,
     only,
+    rows_of,
     seed_count,
     variants,
 )
@@ -56,20 +57,22 @@ class Plan(Trainings):
         return cls(read_grid(grid), read_scale(scale), scale)
 
     def _check_names(self) -> None:
-        """The scale's names are the grid's or config/grid.yaml's: a scale also plans grids that have less."""
+        """A scale's names are the grid's or config/grid.yaml's: it also plans grids that have less."""
         scale, where = self.scale, f"scale {self.name}"
-        rows = [row.split("@") for row in scale.get("rows", ())]
+        rows = [row.partition("@") for row in scale.get("rows", ())]
         sets, networks = scale["datasets"], scale["networks"]
-        for kind, section, names in (
-            ("data set", "datasets", [*sets, *sets.values(), *scale["test"].get("examples_of", ())]),
-            ("network", "networks", [*networks, *networks.values()]),
-            ("method", "methods", [row[0] for row in rows]),
-            ("preset", "presets", [*scale.get("presets", ()), *(name for row in rows for name in row[1:])]),
-            ("artefact", "artefacts", [*scale.get("artefacts", ()), *scale.get("left_out", ())]),
-        ):
-            for name in names:
+        names = {
+            "datasets": [*sets, *sets.values(), *scale["test"].get("examples_of", ())],
+            "networks": [*networks, *networks.values()],
+            "methods": [slug for slug, _, _ in rows],
+            "presets": [*scale.get("presets", ()), *(preset for _, at, preset in rows if at)],
+            "artefacts": [*scale.get("artefacts", ()), *scale.get("left_out", ())],
+        }
+        for section, wanted in names.items():
+            for name in wanted:
                 if name not in self.grid[section]:
-                    look_up(kind, name, {**standard()[section], **self.grid[section]}, where)
+                    known = {**standard()[section], **self.grid[section]}
+                    look_up(section.rstrip("s"), name, known, where)
         for name in scale["methods"]:
             self._foreign(name, f"{where}'s methods", [SINGLE])
         for preset, entry in self.presets.items():
@@ -107,8 +110,8 @@ class Plan(Trainings):
     def rows_of(self, name: str) -> list[str]:
         """The methods that an artefact has in the grid or here; a scale may leave out some, or all."""
         planned = self.artefacts[name].panels if name in self.artefacts else ()
-        panels = [*self._panels(self.grid["artefacts"].get(name, {})), *planned]
-        return list(dict.fromkeys(method for panel in panels for method in panel.methods))
+        here = [method for panel in planned for method in panel.methods]
+        return list(dict.fromkeys([*rows_of(self.grid, self.grid["artefacts"].get(name, {})), *here]))
 
     @property
     def data_sets(self) -> list[str]:
@@ -147,7 +150,8 @@ class Plan(Trainings):
 
     def _panels(self, entry: Config) -> list[Panel]:
         """One for each variation; the methods that are listed plainly lead the first."""
-        plain, panels = tuple(entry.get("methods", ())), []
+        plain = tuple(entry.get("methods", ()))
+        panels: list[Panel] = []
         for variation in entry.get("vary", ()):
             found = variants(self.grid, variation)
             for slug in (slug for panel in panels for slug in panel.methods if slug in found):

@@ -17,7 +17,16 @@ from harness.core.errors import UserError, expected
 from harness.core.paths import canonical, restored
 from harness.data.sets import SETS
 from harness.grid import columns
-from harness.grid.build import DEFAULT_PRESET, SINGLE, Builder, Config, fraction, look_up, made, registry
+from harness.grid.build import (
+    DEFAULT_PRESET,
+    SINGLE,
+    Builder,
+    Config,
+    fraction,
+    look_up,
+    made,
+    registry,
+)
 from harness.grid.columns import PROTOCOLS, Columns, EvalRun
 from harness.models import NETWORKS
 from harness.training import learner, runs
@@ -122,18 +131,19 @@ class Trainings:
             cycle = " from ".join([*self._above, slug])
             raise expected("a method that does not start from itself", cycle, "change its parents")
         self._above.append(slug)
-        artefact = {**artefact, "watch": None}
-        runs = tuple(self.train_run(parent, *place, artefact).id for parent in parents)
-        self._above.pop()
-        return runs
+        try:
+            artefact = {**artefact, "watch": None}
+            return tuple(self.train_run(parent, *place, artefact).id for parent in parents)
+        finally:
+            self._above.pop()
 
     def _watch(self, dataset: str, entry: Config | None, where: str) -> Watch | None:
         if not entry:
             return None
-        moments = tuple(fraction(moment, f"{where}: its watch's moments") for moment in entry["moments"])
-        attack = self.columns.pgd(dataset, "linf", 20)
+        where, attack = f"{where}: its watch", self.columns.pgd(dataset, "linf", 20)
+        moments = tuple(fraction(moment, f"{where}'s moments") for moment in entry["moments"])
         values = {"attack": attack, "examples": entry["examples"], "moments": moments}
-        return made(Watch, values, f"{where}: its watch")
+        return made(Watch, values, where)
 
     def _selection(self, preset: Config, dataset: str, method: Method) -> Selection:
         """An epoch is judged in the norms that its method trains against: threats go by their names."""
@@ -143,7 +153,6 @@ class Trainings:
         attacks = [self.columns.pgd(dataset, norm, 20) for norm in trained_norms(method)]
         attack = attacks[0] if len(attacks) == 1 else tuple(attacks) or None
         return Selection(attack=attack, **entry)
-
 
     def build_unused(self) -> None:
         """Builds all that no artefact asked for: a typo must not wait for its first use."""
@@ -166,30 +175,32 @@ class Trainings:
                 _somewhere(partial(self.columns.resolved, name, protocol=protocol), product(sets))
         first: dict[str, str] = {}  # class of methods, or `single` -> its first method
         for slug, entry in self.grid["methods"].items():
-            if self._foreign(entry["method"], f"methods.{slug}"):
-                continue
-            self._build(slug, places)
-            first.setdefault(entry["method"], slug)
-            if not hasattr(self._methods[entry["method"]], "start"):
-                first.setdefault(SINGLE, slug)
+            if not self._foreign(entry["method"], f"methods.{slug}"):
+                first.setdefault(entry["method"], slug)
+                if not hasattr(self._methods[entry["method"]], "start"):
+                    first.setdefault(SINGLE, slug)
+        slugs = [slug for slug in self.grid["methods"] if self.grid["methods"][slug]["method"] in first]
         for preset, entry in self.presets.items():
-            for name in entry.keys() & first.keys():
-                self._build(f"{first[name]}@{preset}", places)
+            spoken = entry.keys() | entry.get("recipes", {}).keys()
+            slugs += [f"{slug}@{preset}" for name, slug in first.items() if name in spoken]
+        # Not with this scale's recipe: data_parallel is not for every method.
+        recipe = {"epochs": 1, "batch_size": 1}
+        aside = Trainings({**self.grid, "recipe": recipe}, {**self.scale, "recipe": {}})
+        for slug in slugs:
+            if slug not in self._built:
+                run = _somewhere(partial(aside.train_run, slug, seed=0), places)
+                self._built[slug] = run.method
+
+    @property
+    def classes(self) -> Mapping[str, Any]:
+        """The methods' classes, and those of config/grid.yaml: a user's registry may have less."""
+        return {**registry(standard()["registry"]), **self._methods}
 
     def _foreign(self, name: Any, where: str, known: Iterable[str] = ()) -> bool:
-        """Is a class of methods only in config/grid.yaml's registry? A user's own one may have less."""
+        """Is a class of methods only in config/grid.yaml's registry?"""
         if isinstance(name, str) and (name in self._methods or name in known):
             return False
-        classes = {**registry(standard()["registry"]), **self._methods, **dict.fromkeys(known)}
-        return bool(look_up("method class", name, classes, where))
-
-    def _build(self, slug: str, places: list[tuple[str, str]]) -> None:
-        def build(dataset: str, network: str) -> Method:
-            builder = self._builder(dataset, network, {})
-            return builder.build(builder.entry(slug), f"methods.{slug}")
-
-        if slug not in self._built:
-            self._built[slug] = _somewhere(build, places)
+        return bool(look_up("method class", name, {**self.classes, **dict.fromkeys(known)}, where))
 
 
 def _somewhere(build: Callable[..., T], places: Iterable[tuple]) -> T:

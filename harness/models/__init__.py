@@ -1,4 +1,4 @@
-"""Networks by name. Beside them: folded copies for attacks, Grad-CAM, saved weights. Imports data and below.
+"""Networks by name, their folded copies for attacks, Grad-CAM, saved weights. Imports data and below.
 
 `resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
 classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what

@@ -28,7 +28,11 @@ def set_at(tree, path, value):
         ("artefacts/cvpr23_table1a/networks", ["resnet81"], "did you mean 'resnet18'"),
         ("artefacts/cvpr23_table1a/datasets", ["cifar11"], "did you mean 'cifar10'"),
         ("artefacts/cvpr23_table1a/columns", ["PGD21"], "known column .* did you mean 'PGD20'"),
-        ("artefacts/cvpr23_table1a/kind", "tabel", "artefacts.cvpr23_table1a.kind.*did you mean 'table'"),
+        (
+            "artefacts/cvpr23_table1a/kind",
+            "tabel",
+            "artefacts.cvpr23_table1a.kind.*did you mean 'table'",
+        ),
         ("methods/trades6/method", "tradse", "did you mean 'trades'"),
         ("methods/trades6/betta", 6, "did you mean 'beta'"),
         ("methods/trades6/beta", "six", "expected a number at methods.trades6.beta, found 'six'"),
@@ -173,5 +177,5 @@ def test_rows_limit_every_artefact():
     with pytest.raises(UserError, match="did you mean 'trades"):
         Plan(GRID, {**scale, "rows": ["tradse6"]}, "ci")
     del out["zipper_table5"]
-    with pytest.raises(UserError, match="a row that this scale has, .* for artefacts.zipper_table5"):
+    with pytest.raises(UserError, match=r"a row that this scale has, .* artefacts\.zipper_table5"):
         Plan(GRID, scale, "ci")
