@@ -93,14 +93,21 @@ _Loader.add_constructor(f"{_TAG}timestamp", _Loader.construct_yaml_str)
 
 def read_yaml(path: Path) -> Any:
     try:
-        return _Loader(path.read_text(encoding="utf-8"), path.name).get_single_data()
+        return parse_yaml(path.read_text(encoding="utf-8"), path.name)
     except FileNotFoundError:
         raise UserError(f"expected a config file at {path}, found none; give its path.") from None
     except OSError as error:
         raise expected(f"a config file at {path}", error.strerror, "give the path of a file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"expected plain YAML in {path}, found: {error}; fix it.") from None
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    try:
+        return _Loader(text, name).get_single_data()
     except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"expected plain YAML in {path}, found: {reason}; fix it.") from None
+        raise UserError(f"expected plain YAML in {name}, found: {reason}; fix it.") from None
 
 
 def scales() -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from harness.core.config import ROOT, merged
 from harness.core.errors import expected, unknown
 from harness.grid.build import Config, look_up
-from harness.grid.columns import Column, Formula
+from harness.grid.columns import BY_IMAGE, RIGHT_OR_WRONG, Column, Formula
 from harness.training.contracts import Method
 from harness.training.learner import Single
 from harness.training.runs import components
@@ -102,11 +102,11 @@ def _has_radius(column: Column) -> bool:
 
 
 def _by_image(column: Column) -> bool:
-    return column.formula.op != "measured"
+    return column.formula.op in BY_IMAGE
 
 
 def _decides(column: Column) -> bool:
-    return column.formula.decides
+    return column.formula.op in RIGHT_OR_WRONG
 
 
 def _is_one_probe(column: Column) -> bool:
@@ -153,7 +153,7 @@ def _lacks(
     if artefact.name in _rules():
         yield "a name that no rule of the workflow has", artefact.name
     if not slugs:
-        yield "a row that this scale has, or an entry in its left_out,", "neither"
+        yield "a method among the scale's rows, or an entry in its left_out,", "neither"
     if artefact.kind != "table" and len(entry["datasets"]) + len(entry["networks"]) > 2:
         yield "one data set and one network", [*entry["datasets"], *entry["networks"]]
     if not least <= len(artefact.columns) <= most:

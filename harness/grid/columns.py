@@ -18,11 +18,13 @@ from harness.core.paths import fingerprint
 from harness.data import frames
 from harness.data.corruptions import MAIN, REVISION
 from harness.data.corruptions.sequences import FRAMES
-from harness.grid.build import Config, build_attack, fraction, look_up, registry
+from harness.grid.build import Config, build_attack, fraction, look_up, made, registry
 
 PROTOCOLS = ("as_named", "released", "l2")
 # How AutoAttack is measured in an artefact: its components' records joined, or one record of a cascade.
 COMPONENTWISE, CASCADE = "components", "cascade"
+RIGHT_OR_WRONG = ("probe", "all")  # formulas by which an image is right or wrong
+BY_IMAGE = (*RIGHT_OR_WRONG, "mean")  # and those with something in between
 _FORWARD_BATCHES = 10  # a mere forward pass takes so many attack batches at once
 
 
@@ -82,11 +84,6 @@ class Formula:
     op: str
     parts: tuple[Any, ...]  # the probe's id, or formulas
     sequence: str | None = None  # for `frames` and `flips`: the name of the data set
-
-    @property
-    def decides(self) -> bool:
-        """Is each image right or wrong, and nothing in between?"""
-        return self.op in ("probe", "all")
 
     @property
     def probes(self) -> list[str]:
@@ -196,9 +193,10 @@ class Columns:
             if op in entry:
                 parts = [self.resolved(n, dataset, protocol, autoattack, above) for n in entry[op]]
                 for part in parts:
-                    if part.formula.op == "measured" or (op == "all" and not part.formula.decides):
-                        what = f"columns that judge images {'as right or wrong' * (op == 'all')}"
-                        raise expected(f"{what} in {name}", part.name, "name others")
+                    if part.formula.op not in (RIGHT_OR_WRONG if op == "all" else BY_IMAGE):
+                        raise expected(
+                            f"columns that have their {op} for {name}", part.name, "change it"
+                        )
                 formula = Formula(op, tuple(part.formula for part in parts))
                 probes = tuple(probe for part in parts for probe in part.probes)
                 balls = dict.fromkeys(ball for part in parts for ball in part.balls)
@@ -246,5 +244,7 @@ class Columns:
         threats = self.grid["datasets"][dataset]["threats"]
         entry = look_up("threat", threat, threats, f"data set {dataset}")
         where, factor = f"{dataset}'s {threat}", Fraction(str(times))
-        ball = Ball(entry["norm"], factor * fraction(entry["eps"], where))
-        return PGD(ball, factor * fraction(entry["test_step"], where), steps)
+        sizes = (fraction(entry.get(key), f"{where}, {key}") for key in ("eps", "test_step"))
+        eps, step = (factor * size for size in sizes)
+        ball = made(Ball, {"norm": entry["norm"], "eps": eps}, where)
+        return made(PGD, {"ball": ball, "step": step, "steps": steps}, where)

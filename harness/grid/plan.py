@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from harness.core.config import fitting, merged, read_grid, read_scale
 from harness.core.errors import expected
@@ -24,7 +26,7 @@ from harness.grid.artefacts import (
     seed_count,
     variants,
 )
-from harness.grid.build import SINGLE, Config, look_up
+from harness.grid.build import SINGLE, Config, look_up, registry
 from harness.grid.columns import PROTOCOLS, EvalRun, Formula, Probe
 from harness.grid.specs import Trainings, standard, write_spec
 from harness.training.runs import TrainRun
@@ -73,15 +75,26 @@ class Plan(Trainings):
                 if name not in self.grid[section]:
                     known = {**standard()[section], **self.grid[section]}
                     look_up(section.rstrip("s"), name, known, where)
+        for slug, entry in self.grid["methods"].items():
+            self._check_class(entry["method"], f"methods.{slug}")
         for name in scale["methods"]:
-            self._foreign(name, f"{where}'s methods", [SINGLE])
+            self._check_class(name, f"{where}'s methods", SINGLE)
         for preset, entry in self.presets.items():
             for name in entry:
-                self._foreign(name, f"presets.{preset}", [SINGLE, "label", "selection", "recipes"])
+                self._check_class(name, f"presets.{preset}", SINGLE, "label", "selection", "recipes")
             for name in entry.get("recipes", ()):
-                self._foreign(name, f"presets.{preset}.recipes")
+                self._check_class(name, f"presets.{preset}.recipes")
         for name in self.grid["labels"]:
             look_up("method", name, self.grid["methods"], "config/grid.yaml's labels")
+
+    def _check_class(self, name: Any, where: str, *known: str) -> None:
+        if not isinstance(name, str) or name not in (*self._methods, *known):
+            look_up("method class", name, {**self.classes, **dict.fromkeys(known)}, where)
+
+    @property
+    def classes(self) -> Mapping[str, Any]:
+        """The methods' classes, and those of config/grid.yaml: a user's registry may have less."""
+        return {**registry(standard()["registry"]), **self._methods}
 
     def _check_roles(self) -> None:
         ours, undefended = self.grid["roles"]["ours"], self.grid["roles"]["undefended"]

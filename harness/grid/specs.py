@@ -3,13 +3,14 @@
 The workflow plans; a job gets its spec on the command line and plans nothing.
 """
 
+from __future__ import annotations
+
 import importlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
-from functools import cache, partial, reduce
-from itertools import product
-from typing import Any, TypeVar
+from functools import cache, reduce
+from typing import Any
 
 from harness.attacks import autoattack
 from harness.core.config import merged, read_grid
@@ -32,8 +33,6 @@ from harness.models import NETWORKS
 from harness.training import learner, runs
 from harness.training.contracts import Method
 from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
-
-T = TypeVar("T")
 
 
 @cache
@@ -157,61 +156,62 @@ class Trainings:
     def build_unused(self) -> None:
         """Builds all that no artefact asked for: a typo must not wait for its first use."""
         sets, networks = self.grid["datasets"], self.grid["networks"]
-        places = list(product(sets, networks))
-        first_set, first_network = places[0]
         for dataset, entry in sets.items():
-            builder = self._builder(dataset, first_network, {})
+            builder = self._builder(dataset, next(iter(networks)), {})
             for name, threat in entry["threats"].items():
-                self.columns.pgd(dataset, name, 1)
+                if "test_step" in threat:
+                    self.columns.pgd(dataset, name, 1)
                 for preset in [DEFAULT_PRESET, *(key for key in threat if key in self.presets)]:
                     builder.threat(name, f"datasets.{dataset}", preset)
         for network, entry in networks.items():
-            builder = self._builder(first_set, network, {})
+            builder = self._builder(next(iter(sets)), network, {})
             for name, optim in entry.items():
                 for preset in [DEFAULT_PRESET, *(key for key in optim if key in self.presets)]:
                     builder.optim(name, f"networks.{network}", preset)
-        for name, column in self.grid["columns"].items():
-            for protocol in [PROTOCOLS[0], *(key for key in column if key in PROTOCOLS)]:
-                _somewhere(partial(self.columns.resolved, name, protocol=protocol), product(sets))
+        unused = self._unused()
+        try:
+            self._built.update(self._in_one_place()._everything(unused))
+        except UserError as error:  # presets.yaml names threats that a user's grid may not have
+            try:
+                self._built.update(self._in_one_place(standard())._everything(unused))
+            except UserError:
+                raise error from None
+
+    def _unused(self) -> list[str]:
+        """Methods that were not built, and one of each class under each preset that speaks of it."""
+        classes = {slug: entry["method"] for slug, entry in self.grid["methods"].items()}
+        known = [slug for slug, name in classes.items() if name in self._methods]
         first: dict[str, str] = {}  # class of methods, or `single` -> its first method
-        for slug, entry in self.grid["methods"].items():
-            if not self._foreign(entry["method"], f"methods.{slug}"):
-                first.setdefault(entry["method"], slug)
-                if not hasattr(self._methods[entry["method"]], "start"):
-                    first.setdefault(SINGLE, slug)
-        slugs = [slug for slug in self.grid["methods"] if self.grid["methods"][slug]["method"] in first]
+        for slug in known:
+            first.setdefault(classes[slug], slug)
+            if not hasattr(self._methods[classes[slug]], "start"):
+                first.setdefault(SINGLE, slug)
         for preset, entry in self.presets.items():
             spoken = entry.keys() | entry.get("recipes", {}).keys()
-            slugs += [f"{slug}@{preset}" for name, slug in first.items() if name in spoken]
-        # Not with this scale's recipe: data_parallel is not for every method.
-        recipe = {"epochs": 1, "batch_size": 1}
-        aside = Trainings({**self.grid, "recipe": recipe}, {**self.scale, "recipe": {}})
-        for slug in slugs:
-            if slug not in self._built:
-                run = _somewhere(partial(aside.train_run, slug, seed=0), places)
-                self._built[slug] = run.method
+            known += [f"{slug}@{preset}" for name, slug in first.items() if name in spoken]
+        return [slug for slug in known if slug not in self._built]
 
-    @property
-    def classes(self) -> Mapping[str, Any]:
-        """The methods' classes, and those of config/grid.yaml: a user's registry may have less."""
-        return {**registry(standard()["registry"]), **self._methods}
+    def _in_one_place(self, *others: Config) -> Trainings:
+        """The grid with one data set and one network, which have what all have; and with any recipe."""
+        (dataset, entry), *_ = self.grid["datasets"].items()
+        grids, network = [*others, self.grid], next(iter(self.grid["networks"]))
+        sets = [own["threats"] for grid in grids for own in grid["datasets"].values()]
+        networks = [own for grid in grids for own in grid["networks"].values()]
+        grid = {
+            **self.grid,
+            "datasets": {dataset: {**entry, "threats": reduce(merged, sets)}},
+            "networks": {network: reduce(merged, networks)},
+            "recipe": {"epochs": 1, "batch_size": 1},
+        }
+        return Trainings(grid, {**self.scale, "datasets": {}, "networks": {}, "recipe": {}})
 
-    def _foreign(self, name: Any, where: str, known: Iterable[str] = ()) -> bool:
-        """Is a class of methods only in config/grid.yaml's registry?"""
-        if isinstance(name, str) and (name in self._methods or name in known):
-            return False
-        return bool(look_up("method class", name, {**self.classes, **dict.fromkeys(known)}, where))
-
-
-def _somewhere(build: Callable[..., T], places: Iterable[tuple]) -> T:
-    """What is built in the first place where it can be: not every data set has every threat."""
-    errors = []
-    for place in places:
-        try:
-            return build(*place)
-        except UserError as error:
-            errors.append(error)
-    raise errors[0]
+    def _everything(self, slugs: Iterable[str]) -> dict[str, Method]:
+        """The methods by these slugs. All columns are resolved too."""
+        (dataset,), (network,) = self.grid["datasets"], self.grid["networks"]
+        for name, column in self.grid["columns"].items():
+            for protocol in [PROTOCOLS[0], *(key for key in column if key in PROTOCOLS)]:
+                self.columns.resolved(name, dataset, protocol)
+        return {slug: self.train_run(slug, dataset, network, seed=0).method for slug in slugs}
 
 
 def write_spec(methods: str, work: TrainRun | EvalRun) -> str:

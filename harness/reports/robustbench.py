@@ -86,8 +86,12 @@ def _reported(candidates: list[Entry], tables: Mapping[str, dict]) -> tuple[Entr
 
 
 def read(plan: Plan) -> dict[str, Any]:
+    return checked(read_papers(), plan)
+
+
+def checked(papers: dict[str, Any], plan: Plan) -> dict[str, Any]:
     """config/papers.yaml, whose names must be those of the grid, its methods' classes and networks."""
-    papers, where = read_papers(), "papers.yaml's"
+    where = "papers.yaml's"
     for slug in papers["rows"]:
         look_up("method", slug, {**standard()["methods"], **plan.grid["methods"]}, f"{where} rows")
     for name in papers["methods"]:

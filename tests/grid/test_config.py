@@ -177,5 +177,5 @@ def test_rows_limit_every_artefact():
     with pytest.raises(UserError, match="did you mean 'trades"):
         Plan(GRID, {**scale, "rows": ["tradse6"]}, "ci")
     del out["zipper_table5"]
-    with pytest.raises(UserError, match=r"a row that this scale has, .* artefacts\.zipper_table5"):
+    with pytest.raises(UserError, match=r"among the scale's rows, .* artefacts\.zipper_table5"):
         Plan(GRID, scale, "ci")
