@@ -1,33 +1,39 @@
 """Mutations of the config: every key dropped, doubled or misspelt, every value replaced.
 
-A mutation passes if it is refused in one sentence that names the place, or if something else is planned,
-read or shown than before. `python -m drills.mutations` tries all of them and writes their number into
-docs/reliability.md; the tests try a sample.
+A mutation survives if it is refused in one sentence that names the place, or if something else is
+planned, read or shown than before. `python -m drills.mutations` tries all of them and writes their
+number into docs/reliability.md; the tests try a sample.
 
-Planning the whole grid for each would take hours. So a mutation is tried in small grids: one artefact and
-what it names. The first ones are those that name most of what the mutation is about.
+Planning the whole grid for each would take hours. So a mutation is tried in small grids (slices.py),
+until one of them refuses it or plans something else. The first ones are those that name most of what
+the mutation is about.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from datetime import date
+from functools import cache
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import yaml
 
 from drills import LostError, demand
 from drills.commands import check_sentence
-from harness.core.config import CONFIG, ROOT, fitting, merged, parse_yaml, read_yaml, scales
-from harness.core.errors import UserError
-from harness.grid.artefacts import rows_of
+from drills.slices import SECTIONS, Slice, good, slices, strings
+from harness.core.config import CONFIG, ROOT, fitting, parse_yaml, scales
+from harness.core.errors import UserError, run_command
+from harness.core.files import write_whole
+from harness.core.process import provenance
 from harness.grid.plan import Plan
 from harness.papers import claims
 from harness.reports import robustbench
@@ -37,12 +43,9 @@ REFUSED, CHANGED = "refused", "something else planned"
 MEASURED = Path(__file__).parent / "measured" / "mutations.json"
 DOCUMENT = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- written by python -m drills.mutations -->\n", "<!-- end of mutations -->\n"
+Reading = Callable[[Any], Any]  # from a file's content to what becomes of it
 _OTHERS: tuple[Any, ...] = ("text", 3, True, ["text"], {"text": 3}, None)
-_CHEAP = 20
 _NUMBER = re.compile(r"[\d./]+")
-_SECTIONS = ("datasets", "networks", "methods", "columns")  # and axes, by what varies
-_ROLES = {"nt", "generalist_d_nt_linf"}
-_PRESETS = {"unified", "released"}  # the default, and what data sets and networks name
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,6 @@ class Mutation:
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.file}: {'.'.join(map(str, self.path))} -> {self.value!r}"
-
-
-@cache
-def good(file: str) -> Any:
-    return read_yaml(CONFIG / f"{file}.yaml")
 
 
 @cache
@@ -164,157 +162,6 @@ def with_a_key_doubled(file: str, number: int) -> str:
     return f"{text[: start.index]}{text[start.index : end.index]}: 0{between}{text[start.index :]}"
 
 
-def strings(tree: Any) -> set[str]:
-    """All texts and keys in a tree; of `at@official` both parts."""
-    if isinstance(tree, str):
-        return {tree, *tree.split("@")}
-    if isinstance(tree, dict):
-        return strings([*tree, *tree.values()])
-    return set().union(*map(strings, tree)) if isinstance(tree, list) else set()
-
-
-@dataclass(frozen=True)
-class Slice:
-    """A part of the grid, at a scale: a few artefacts and what they name."""
-
-    scale: str
-    artefacts: tuple[tuple[str, Any], ...]  # not in the grid: made for a mutation
-    names: frozenset[str]  # of artefacts that are in the grid
-    cost: int
-
-    @cached_property
-    def entries(self) -> list[Any]:
-        changes = good(self.scale).get("artefacts", {})
-        own = [merged(good("grid")["artefacts"][name], changes.get(name, {})) for name in self.names]
-        return [*own, *(entry for _, entry in self.artefacts)]
-
-    @cached_property
-    def axes(self) -> set[str]:
-        """Field names of methods may be those of axes, so these are not found among the words."""
-        entries = [*self.entries, *(good("grid")["artefacts"][name] for name in self.names)]
-        varied = [one for entry in entries for one in entry.get("vary", ())]
-        return {axis for one in varied for axis in one["over"]}
-
-    @cached_property
-    def words(self) -> set[str]:
-        """The names of everything else that it has, found by following names."""
-        grid, scale = good("grid"), good(self.scale)
-        axes = [grid["axes"][name] for name in self.axes]
-        words = _ROLES | self.names | strings([*self.entries, *axes])
-        before = -1
-        while before != len(words):
-            before = len(words)
-            for section in _SECTIONS:
-                for name in words & grid[section].keys():
-                    stands_in = scale.get(section, {}).get(name, name)
-                    closed = section in ("datasets", "networks")
-                    words = words | strings(stands_in if closed else grid[section][name])
-        return words
-
-    @cached_property
-    def about(self) -> set[str]:
-        """The words of its presets and data sets too, by which mutations find it."""
-        grid, presets = good("grid"), good("presets")
-        entries = [grid["methods"][name] for name in self.words & grid["methods"].keys()]
-        classes = {entry["method"] for entry in entries} | {"single"}
-        spoken = [own.get(c) for p, own in presets.items() if p in self.words for c in classes]
-        return self.words | strings([own for own in spoken if own]) | classes
-
-    def has(self, name: Any) -> bool:
-        return not name or name in self.axes or name in self.words
-
-    def of(self, grid: Any, presets: Any) -> Any:
-        """Its part of a grid, which may be mutated: names that no good grid has stay."""
-        known = {**good("grid"), "presets": good("presets")}
-        content = {**grid, "presets": presets} if isinstance(grid, dict) else grid
-        kept, special = {}, {"artefacts": self.names, "axes": self.axes}
-        special["presets"] = self.words | _PRESETS
-        for section in content if isinstance(content, dict) else ():
-            own = content[section]
-            if isinstance(own, dict) and section in (*_SECTIONS, "labels", *special):
-                words = special.get(section, self.words)
-                own = {n: e for n, e in own.items() if n in words or n not in known[section]}
-            kept[section] = own
-        if (
-            not self.names
-            and isinstance(content, dict)
-            and content.get("networks") is good("grid")["networks"]
-        ):
-            kept["networks"] = {name: _faster(own) for name, own in kept["networks"].items()}
-        if isinstance(kept.get("artefacts"), dict):
-            kept["artefacts"] = {**kept["artefacts"], **dict(self.artefacts)}
-        return kept if isinstance(content, dict) else content
-
-    def planned(self, grid: Any, presets: Any, scale: Any) -> Any:
-        """What is planned, read and shown; the same steps as in `Plan.read`."""
-        name = self.scale.removeprefix("scales/")
-        content = fitting(self.of(grid, presets), "grid", "grid.yaml")
-        return meaning(Plan(content, fitting(scale, "scale", f"{name}.yaml"), name))
-
-    @cached_property
-    def good(self) -> Any:
-        return self.planned(good("grid"), good("presets"), good(self.scale))
-
-
-def meaning(plan: Plan) -> Any:
-    """All that becomes of a config: runs, records, artefacts, and what reports read of it beside these."""
-    rows = {row.method for artefact in plan.artefacts.values() for row in artefact.rows}
-    columns = {name for artefact in plan.artefacts.values() for name in artefact.columns}
-    return (
-        set(plan.runs),
-        {run: evaluation.id for run, evaluation in plan.evaluations.items()},
-        plan.artefacts,
-        plan.jobs,
-        {row: plan.label(row) for row in rows},
-        list(plan.grid["labels"]),  # their order makes colours
-        {name: plan.dataset(name) for name in plan.grid["datasets"] if name in plan.scale["datasets"]},
-        {name: plan.network(name) for name in plan.grid["networks"] if name in plan.scale["networks"]},
-        {name: plan.columns.column(name).get("published") for name in columns},
-        {name: entry.get("classes") for name, entry in plan.grid["datasets"].items()},
-        plan.grid["roles"],
-        {key: plan.scale.get(key) for key in ("notice", "threads", "autoattack", "left_out")},
-    )
-
-
-def _faster(network: Any) -> Any:
-    """With other learning rates, so that an entry which repeats ours is seen to count."""
-    return {name: {**own, "lr": 3 * own["lr"]} for name, own in network.items()}
-
-
-@cache
-def slices() -> list[Slice]:
-    """Every artefact at every scale, and a table of each method under each preset."""
-    grid, found = good("grid"), []
-    for file in (f"scales/{name}" for name in scales()):
-        changes = good(file).get("artefacts", {})
-        for name, entry in grid["artefacts"].items():
-            entry = merged(entry, changes.get(name, {}))
-            size = len(entry["datasets"]) * len(entry["networks"]) * len(rows_of(grid, entry))
-            cost = size * (1 + len(entry.get("columns", ())))
-            found.append(Slice(file, (), frozenset({name}), cost))
-        presets = ["", *(f"@{name}" for name in good("presets") if name != "unified")]
-        slugs = [slug + preset for slug in grid["methods"] for preset in presets]
-        for slug in [*slugs, "at@unified"]:
-            if slug in good(file).get("rows", [slug]):
-                found.append(_table(file, methods=[slug]))
-        for name, column in grid["columns"].items() if file == "scales/paper" else ():
-            protocols = [key for key in ("released", "l2") if key in column]
-            found += [_table(file, columns=[name], protocol=protocol) for protocol in protocols]
-    Random(0).shuffle(found)  # neighbours are much alike
-    return sorted(found, key=lambda own: own.cost > _CHEAP)
-
-
-def _table(file: str, **changes: Any) -> Slice:
-    """Of one method or column, with a recipe that presets change."""
-    table = {"kind": "table", "title": "one", "recipe": {"epochs": 77, "batch_size": 77}}
-    table |= {"datasets": ["cifar10"], "networks": ["resnet18", "wrn32_10"]}
-    table |= {"methods": ["at"], "columns": ["NAT"], **changes}
-    return Slice(file, (("one_row", table),), frozenset(), 2)
-
-
-Reading = Callable[[Any], Any]  # from a file's content to what becomes of it
-
-
 def readings(mutation: Mutation) -> Iterator[tuple[Reading, Callable[[], Any]]]:
     """Ways to read the mutated file, and what they gave before."""
     file, words = mutation.file, {step for step in mutation.path if isinstance(step, str)}
@@ -325,7 +172,7 @@ def readings(mutation: Mutation) -> Iterator[tuple[Reading, Callable[[], Any]]]:
     else:
         words |= strings(_at(good(file), mutation.path))
         section, *entry = mutation.path
-        named = entry[0] if entry and section in (*_SECTIONS, "axes", "artefacts", "left_out") else ""
+        named = entry[0] if entry and section in (*SECTIONS, "axes", "artefacts", "left_out") else ""
         able = [own for own in slices() if file in ("grid", "presets", own.scale) and own.has(named)]
         able = [own for own in able if own.names or section != "rows"]
         for own in sorted(able, key=lambda own: -len(words & own.about)):
@@ -415,9 +262,9 @@ def _names_the_place(sentence: str, mutation: Mutation) -> bool:
     return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence) for word in words)
 
 
-def tried(chosen: Iterable[Mutation]) -> tuple[dict[str, Counter[str]], list[str]]:
-    """How the mutations of each kind end, and what went wrong."""
-    found: dict[str, Counter[str]] = {}
+def tried(chosen: Iterable[Mutation]) -> tuple[dict[str, dict[str, Counter[str]]], list[str]]:
+    """How mutations end, by file and kind, and what went wrong."""
+    found: dict[str, dict[str, Counter[str]]] = {}
     lost = []
     for mutation in chosen:
         try:
@@ -425,5 +272,50 @@ def tried(chosen: Iterable[Mutation]) -> tuple[dict[str, Counter[str]], list[str
         except LostError as error:
             lost.append(str(error))
             continue
-        found.setdefault(f"{mutation.file}.yaml: {mutation.kind}", Counter())[ended] += 1
+        of_file = found.setdefault(f"{mutation.file}.yaml", {})
+        of_file.setdefault(mutation.kind, Counter())[ended] += 1
     return found, lost
+
+
+def table() -> str:
+    """Two tables, by kind and by file, of what the last full run found."""
+    about = json.loads(MEASURED.read_text())
+    kinds: dict[str, Counter[str]] = {}
+    files: dict[str, Counter[str]] = {}
+    for file, own in about["found"].items():
+        for kind, ended in own.items():
+            kinds.setdefault(kind, Counter()).update(ended)
+            files.setdefault(f"`config/{file}`", Counter()).update(ended)
+    lines = [f"{about['tried']:,} mutations, {len(about['lost'])} tracebacks or silent passes.", ""]
+    for what, counts in (("mutation", kinds), ("file", files)):
+        lines += [f"| {what} | tried | {REFUSED} | {CHANGED} |", "|---|---:|---:|---:|"]
+        for name, ended in counts.items():
+            numbers = (ended.total(), ended[REFUSED], ended[CHANGED])
+            lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in numbers) + " |")
+        lines.append("")
+    made = about["made"]
+    where = f"{made['processor']}, {made['system']}; commit {made['commit']}; {about['date']}"
+    return "\n".join([*lines, f"{where}; {about['seconds']} s of one core.", ""])
+
+
+def rendered(document: str) -> str:
+    """The document with the current tables between their markers."""
+    before, _, rest = document.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def main() -> None:
+    every, began = [one for file in FILES for one in mutations(file)], time.process_time()
+    found, lost = tried(every)
+    seconds = round(time.process_time() - began)
+    about = {"tried": len(every), "found": found, "lost": lost, "seconds": seconds}
+    about |= {"date": date.today().isoformat(), "made": provenance()}
+    write_whole(MEASURED, json.dumps(about, indent=1) + "\n")
+    write_whole(DOCUMENT, rendered(DOCUMENT.read_text()))
+    print("\n".join([*lost, table()]))
+    sys.exit(bool(lost))
+
+
+if __name__ == "__main__":
+    run_command(main)

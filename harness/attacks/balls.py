@@ -49,7 +49,7 @@ def check_size(norm: str, name: str, size: Fraction) -> None:
     if 0 <= size <= _LARGEST[norm]:
         return
     what = f"an {norm} size on the [0,1] scale (0 to {_LARGEST[norm]})"
-    remedy = f"write {size}/255 if you meant grey levels" if size > 0 else "write 8/255, or 0"
+    remedy = f"write {size}/255 if you meant grey levels" if 0 < size < 256 else "write 8/255"
     raise expected(what, f"{name} = {size}", remedy)
 
 

@@ -16,6 +16,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 from yaml.composer import Composer, ComposerError
 from yaml.constructor import SafeConstructor
+from yaml.events import CollectionEndEvent, CollectionStartEvent
 from yaml.resolver import Resolver
 
 from harness.core.errors import UserError, expected, nearest, unknown
@@ -23,6 +24,7 @@ from harness.core.errors import UserError, expected, nearest, unknown
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
 SCHEMAS = ROOT / "workflow" / "schemas"
+_DEEPEST = 50
 _LARGEST = 1_000_000  # entries of a config, each alias counted with all that it stands for
 _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is there: ten times as fast
 _TAG = "tag:yaml.org,2002:"
@@ -35,7 +37,12 @@ class _Loader(Composer, SafeConstructor, Resolver):
     def __init__(self, text: str, name: str) -> None:
         for base in (Composer, SafeConstructor, Resolver):
             base.__init__(self)
-        self.events, self.name = deque(yaml.parse(text, Loader=_PARSER)), name
+        self.events, self.name, depth = deque[yaml.Event](), name, 0
+        for event in yaml.parse(text, Loader=_PARSER):
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise ComposerError(None, None, f"more than {_DEEPEST} levels", event.start_mark)
+            self.events.append(event)
         self.sizes: dict[int, int] = {}  # node -> how many entries it stands for
 
     def check_event(self, *kinds: type) -> bool:
@@ -105,7 +112,7 @@ def read_yaml(path: Path) -> Any:
 def parse_yaml(text: str, name: str) -> Any:
     try:
         return _Loader(text, name).get_single_data()
-    except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"expected plain YAML in {name}, found: {reason}; fix it.") from None
 

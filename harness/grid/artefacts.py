@@ -162,7 +162,7 @@ def _lacks(
     if [*show] != [key for key in kind.show if key in show] or bool(show) != bool(kind.show):
         yield f"show with {' or '.join(kind.show) or 'nothing'}", dict(show) or "none"
     if not all(show.values()):
-        yield "a method to show that this scale has", "none"
+        yield "a method to show among the scale's rows", "none"
     for name in [*show.get("right", ()), *show.get("wrong", ())]:
         look_up("method", name, dict.fromkeys(slugs), f"the rows of {artefact.name}")
     if kind.crossed and ([len(panel.axes) for panel in artefact.panels] != [2] or entry.get("methods")):
@@ -198,9 +198,12 @@ def seed_count(entry: Config, dataset: str) -> int:
     wanted = entry.get("seeds", 1)
     if not isinstance(wanted, Mapping):
         return wanted
+    where = f"the seeds of {entry['title']!r}"
     for name in wanted.keys() - set(entry["datasets"]):
-        raise unknown("data set", name, entry["datasets"], f"the seeds of {entry['title']!r}")
-    return wanted.get(dataset, 1)
+        raise unknown("data set", name, entry["datasets"], where)
+    if dataset not in wanted:
+        raise expected(f"{dataset} in {where}", ", ".join(wanted), "name every data set")
+    return wanted[dataset]
 
 
 def variants(grid: Config, variation: Config) -> dict[str, Any]:

@@ -243,7 +243,7 @@ class Columns:
     def pgd(self, dataset: str, threat: str, steps: int, times: float = 1) -> PGD:
         threats = self.grid["datasets"][dataset]["threats"]
         entry = look_up("threat", threat, threats, f"data set {dataset}")
-        where, factor = f"{dataset}'s {threat}", Fraction(str(times))
+        where, factor = f"{dataset}'s {threat}, times {times}", Fraction(str(times))
         sizes = (fraction(entry.get(key), f"{where}, {key}") for key in ("eps", "test_step"))
         eps, step = (factor * size for size in sizes)
         ball = made(Ball, {"norm": entry["norm"], "eps": eps}, where)

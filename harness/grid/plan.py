@@ -41,6 +41,7 @@ class Plan(Trainings):
         self._probes: dict[str, dict[str, Probe]] = defaultdict(dict)  # run -> its probes
         self._resolved = cache(self.columns.resolved)
         self._check_names()
+        self.check_places()
         self.artefacts: dict[str, Artefact] = {}
         for key, entry in grid["artefacts"].items():
             if key in scale.get("left_out", {}):

@@ -153,8 +153,8 @@ class Trainings:
         attack = attacks[0] if len(attacks) == 1 else tuple(attacks) or None
         return Selection(attack=attack, **entry)
 
-    def build_unused(self) -> None:
-        """Builds all that no artefact asked for: a typo must not wait for its first use."""
+    def check_places(self) -> None:
+        """Builds every threat and optimizer, for each preset that it speaks of."""
         sets, networks = self.grid["datasets"], self.grid["networks"]
         for dataset, entry in sets.items():
             builder = self._builder(dataset, next(iter(networks)), {})
@@ -168,6 +168,9 @@ class Trainings:
             for name, optim in entry.items():
                 for preset in [DEFAULT_PRESET, *(key for key in optim if key in self.presets)]:
                     builder.optim(name, f"networks.{network}", preset)
+
+    def build_unused(self) -> None:
+        """Builds all that no artefact asked for: a typo must not wait for its first use."""
         unused = self._unused()
         try:
             self._built.update(self._in_one_place()._everything(unused))
