@@ -129,11 +129,16 @@ def read_scale(name: str) -> dict[str, Any]:
 
 
 def read_grid(path: Path | None = None) -> dict[str, Any]:
-    """The grid, with the presets of config/presets.yaml unless it has its own."""
+    """Our grid, or a user's: a whole one, or entries that lie over ours (`extends: config/grid.yaml`).
+
+    The presets are those of config/presets.yaml, unless a whole grid has its own.
+    """
     path = path or CONFIG / "grid.yaml"
-    content = read_yaml(path)
-    if isinstance(content, dict) and "presets" not in content:
-        content["presets"] = read_yaml(CONFIG / "presets.yaml")
+    content, presets = read_yaml(path), {"presets": read_yaml(CONFIG / "presets.yaml")}
+    if isinstance(content, dict):
+        if "extends" in content:
+            content = merged({**presets, **read_yaml(CONFIG / "grid.yaml")}, content)
+        content = {**presets, **content}
     return fitting(content, "grid", path.name)
 
 

@@ -43,17 +43,18 @@ def _required(make: Callable[..., Any]) -> list[str]:
 
 def registry(address: str) -> Mapping[str, Any]:
     """METHODS of the module that the grid names: the harness itself imports no method."""
-    name, _, table = address.partition(":")
+    module, _, name = address.partition(":")
     try:
-        module = importlib.import_module(name)
+        content = vars(importlib.import_module(module))
     except Exception as error:  # whatever a module of the user's raises
-        found = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        remedy = "name a module that can be imported, as module:NAME"
-        raise expected(f"the registry {address}", found, remedy) from error
-    found = look_up("registry", table, vars(module), f"module {name}")
-    if not isinstance(found, Mapping):
-        raise expected(f"a mapping as the registry {address}", type(found).__name__, "name another")
-    return found
+        found, remedy = f"{type(error).__name__}: {' '.join(str(error).split())}", f"mend {module}"
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            found, remedy = "none", f"put the folder of {module}.py into PYTHONPATH"
+        raise expected(f"the module of the registry {address}", found, remedy) from error
+    table = look_up("name", name, {key: content[key] for key in content if key[0] != "_"}, module)
+    if not isinstance(table, Mapping):
+        raise expected(f"a mapping as the registry {address}", type(table).__name__, "name another")
+    return table
 
 
 def look_up(kind: str, name: Any, table: Config, where: str) -> Any:

@@ -43,13 +43,14 @@ class Plan(Trainings):
         self._check_names()
         self.check_places()
         self.artefacts: dict[str, Artefact] = {}
+        added = grid["methods"].keys() - standard()["methods"] if "extends" in grid else set()
         for key, entry in grid["artefacts"].items():
             if key in scale.get("left_out", {}):
                 continue
             if key in scale.get("artefacts", {}):
                 entry = merged(entry, scale["artefacts"][key])
                 fitting({key: entry}, "grid", f"the grid at scale {name}", "#/properties/artefacts")
-            entry = only(entry, scale["rows"]) if "rows" in scale else entry
+            entry = only(entry, scale["rows"], added) if "rows" in scale else entry
             self.artefacts[key] = self._artefact(key, entry)
             check(self.artefacts[key], entry, self._built)
         self.build_unused()
@@ -138,13 +139,13 @@ class Plan(Trainings):
         return look_up("run", run_id, self.runs, f"scale {self.name}")
 
     def training_spec(self, run: str) -> str:
-        return write_spec(self.grid["registry"], self.run(run))
+        return write_spec(self.run(run))
 
     def evaluation_spec(self, run: str) -> str:
         if run not in self.evaluations:
             found = f"{self.run(run).id}, which is only a parent"
             raise expected("a run that a table evaluates", found, "choose another")
-        return write_spec(self.grid["registry"], self.evaluations[run])
+        return write_spec(self.evaluations[run])
 
     def label(self, slug: str) -> str:
         """How a row is called: the method's label, or a variant's; for `slug@preset` both."""

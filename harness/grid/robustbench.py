@@ -1,9 +1,18 @@
 """Which models become entries of RobustBench: one for each model and threat."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.core.paths import fingerprint
 from harness.grid.artefacts import Artefact, Cell
+
+
+def _file_name(name: str) -> str:
+    """A name without what a label may hold and Snakemake reads as more than a name: {x} and <x>."""
+    plain = re.sub(r"[^\w .,~+=()-]", "_", name)
+    return name if plain == name else f"{plain}-{fingerprint(name)}"
+
 
 ROBUSTBENCH = {"linf": "Linf", "l2": "L2"}  # norm -> RobustBench's name
 
@@ -46,7 +55,7 @@ def entries(artefacts: Mapping[str, Artefact]) -> dict[str, list[Entry]]:
             if cell.meaning.attack != "aa" or row not in natural:
                 continue
             norm = ROBUSTBENCH[cell.meaning.balls[0].norm]
-            name = "_".join([*row, norm]).replace("@", "-")
+            name = _file_name("_".join([*row, norm]).replace("@", "-"))
             entry = Entry(artefact, cell, natural[row])
             model = (*row[:2], cell.method.partition("@")[0], entry.run, norm)
             if first.setdefault(row, entry.run) != entry.run:

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from harness.core.commands import positive_number
 from harness.grid.plan import Plan
 
 
@@ -14,11 +15,14 @@ def main() -> None:
     parser.add_argument(
         "--no-calibration",
         action="store_true",
-        help="passes only, no hours; no torch needed for methods of docs/passes.csv",
+        help="passes only, no times; no torch needed for methods of docs/passes.csv",
     )
     parser.add_argument("--device", default="auto", help="to calibrate on; default: the best one")
     parser.add_argument(
-        "--device-tflops", type=float, metavar="X", help="hours on a device that sustains X TFLOPS"
+        "--device-tflops",
+        type=positive_number,
+        metavar="X",
+        help="times on a device that sustains X TFLOPS",
     )
     options = parser.parse_args()
     plan = Plan.read(options.scale, options.grid)

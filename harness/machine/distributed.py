@@ -75,18 +75,20 @@ def join(data_parallel: int | None, wanted: str) -> torch.device:
     """Connect to the other processes, if the recipe has any; the device of this one."""
     from harness.machine.device import pick_device
 
-    device, size = pick_device(wanted), data_parallel or 1
-    found = int(os.environ.get("WORLD_SIZE", 1))
+    size, found = data_parallel or 1, int(os.environ.get("WORLD_SIZE", 1))
     if found != size:
         what = f"{size} processes, as the recipe's data_parallel says"
         raise expected(what, found, "start without torchrun")
     if size == 1:
-        return device
+        return pick_device(wanted)
+    rank, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if rank < gpus:
+        torch.cuda.set_device(rank)  # each process tries its own
+    device = pick_device(wanted)
     if device.type == "cuda":
-        if torch.cuda.device_count() < int(os.environ["LOCAL_WORLD_SIZE"]):
-            raise expected(f"{size} GPUs", torch.cuda.device_count(), "lower data_parallel")
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
+        if gpus < int(os.environ["LOCAL_WORLD_SIZE"]):
+            raise expected(f"{size} GPUs", gpus, "lower data_parallel")
+        device = torch.device("cuda", rank)
     else:
         device = torch.device("cpu")  # gloo supports no other
     process.hold()  # all stop after the same step

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
 from harness.core.errors import expected
-from harness.machine.device import torch
+from harness.machine.device import Arithmetic, torch
 
 
 def within(name: str, value: float | Fraction, least: float, most: float = math.inf) -> None:
@@ -62,7 +62,7 @@ class Lab:
     device: torch.device
     validation: Batch  # held-out training images, never test images
     sample: Batch  # some training images without augmentation, for statistics
-    amp: bool = False  # steps run under autocast; for methods that start processes
+    arithmetic: Arithmetic = field(default_factory=Arithmetic)  # for methods that start processes
 
 
 @runtime_checkable

@@ -1,18 +1,18 @@
 """What a user may type wrongly: one line, no traceback, and nothing done that was not meant."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from commands import ENVIRONMENT
-from conftest import ARTEFACT, ROOT, command, run_of
+from conftest import ARTEFACT, command, run_of
 
 from harness.core.errors import unknown
+from harness.core.process import lasting
 from harness.jobs import zygote
-from harness.jobs.bill import lasting
 
 TRAIN = ("harness", "train", "--scale", "ci")
 COUNT = "expected a whole number from 1 on"
@@ -28,6 +28,14 @@ NET = "from torch import nn\n\n\ndef build():\n    return nn.Flatten()\n"
         (("tables", "--scale", "ci", "--artefact", "cvpr23_fig3"), "say python -m harness figures"),
         (("figures", "--scale", "ci", "--artefact", ARTEFACT), "say python -m harness tables"),
         (("tables", "--scale", "ci", "--artefact", ARTEFACT, "--grid", "."), "give the path of a file"),
+        (("plan", "--scale", "ci", "--device-tflops", "0"), "expected a number above 0, found '0'"),
+        (("plan", "--scale", "ci", "--device-tflops", "nan"), "expected a number above 0"),
+        (("start",), "expected a command to start"),
+        (("start", "--gpus", "x", "train"), "expected a number behind --gpus, found 'x'"),
+        (("zygote", "x"), "expected the number of a socket"),
+        (("audit", "nonsense"), "unrecognized arguments: nonsense"),
+        (("fidelity", "nonsense"), "unrecognized arguments: nonsense"),
+        (("meter", "nonsense"), "unrecognized arguments: nonsense"),
     ],
 )
 def test_a_mistake_on_the_command_line(words, message, tmp_path):
@@ -75,6 +83,15 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     assert done.stdout.count("\n") == 1
 
 
+def test_a_command_whose_output_is_closed(tmp_path):
+    words = f"{sys.executable} -m harness plan --runs --scale ci >&-"
+    environment = {**os.environ, **ENVIRONMENT}
+    done = subprocess.run(
+        words, shell=True, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_rehearsal_longer_than_an_epoch_begins_it_again(plan, tmp_path):
     words = ["--run", run_of(plan, "at").id, "--rehearse", "6"]
     done = command(*TRAIN, *words, cwd=tmp_path)
@@ -105,24 +122,33 @@ def test_a_tmpdir_too_long_for_a_socket_does_without_the_zygote(tmp_path, monkey
     assert not list(folder.iterdir())
 
 
+def test_without_a_tmpdir_there_is_no_zygote(monkeypatch):
+    monkeypatch.setattr(zygote.tempfile, "tempdir", "/nonexistent")
+    monkeypatch.delenv(zygote.ADDRESS, raising=False)
+    zygote.launch()
+    assert zygote.ADDRESS not in os.environ
+
+
 @pytest.mark.parametrize(
     ("hours", "said"),
     [
         (8.6e6, "981 years"),
+        (1.14e7, "1,300 years"),
         (100, "4.17 days"),
         (5, "5 hours"),
         (0.5, "30 minutes"),
         (0.01, "36 seconds"),
+        (0, "-"),
     ],
 )
 def test_times_in_units_that_a_person_uses(hours, said):
     assert lasting(hours) == said
 
 
-def test_a_plan_shows_how_far_it_is(tmp_path):
-    began = time.monotonic()
-    done = command("harness", "plan", "--scale", "ci", "--device-tflops", "20", cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert "measuring" in done.stderr
-    assert "models" in done.stdout
-    assert time.monotonic() - began < 60
+def test_a_plan_says_what_it_measures_before_it_does(tmp_path):
+    done = command("harness", "plan", "--scale", "ci", "--device", "cpu", cwd=tmp_path, check=True)
+    first, *_, last = done.stderr.splitlines()
+    assert first == "measuring    0 %  ? left  tiny, images of 1x8x8"
+    assert last.startswith("measuring  100 %")
+    assert re.search(r"^training: .* (seconds|minutes|hours) on cpu", done.stdout, re.MULTILINE)
+    assert "e+" not in done.stdout

@@ -4,16 +4,20 @@ import copy
 import json
 import math
 import re
+from dataclasses import make_dataclass, replace
 from fractions import Fraction
 
 import pytest
+import yaml
 from conftest import ROOT, command, said
 
 from harness.attacks.balls import Ball
 from harness.core.config import fitting, merged, parse_yaml, read_grid, read_scale
 from harness.core.errors import UserError
 from harness.grid.build import fraction
+from harness.grid.columns import EvalRun
 from harness.grid.plan import Plan
+from harness.grid.specs import read_spec, write_spec
 
 GRID, SCALE = read_grid(), read_scale("ci")
 
@@ -101,12 +105,8 @@ VARIED = {"of": "generalist_t", "over": ["trend"]}
         ("methods/eat_finetuned/parents", ["att"], "known method .* found 'att'"),
         ("datasets/digits60", GRID["datasets"]["digits"], "known data set in harness/data/sets.py"),
         ("networks/resnet19", GRID["networks"]["tiny"], "known network in harness/models/__init__.py"),
-        (
-            "registry",
-            "generalist:METHOD",
-            "known registry in module generalist.*did you mean 'METHODS'",
-        ),
-        ("registry", "generalists:METHODS", "registry generalists:METHODS.* found ModuleNotFoundError"),
+        ("registry", "generalist:METHOD", "known name in generalist, .*did you mean 'METHODS'"),
+        ("registry", "generalists:METHODS", "registry generalists:METHODS, found none; put the folder"),
         ("registry", "generalist:Generalist", "a mapping as the registry"),
         # whole numbers, finite numbers, no others
         ("recipe/epochs", 3.0, "type integer at recipe.epochs of grid.yaml, found 3.0"),
@@ -316,6 +316,55 @@ def test_python_tags_in_yaml_are_not_run(tmp_path):
     file.write_text("!!python/object/apply:os.system ['touch pwned']")
     with pytest.raises(UserError, match="expected plain YAML"):
         read_grid(file)
+
+
+def test_a_grid_of_one_s_own_lies_over_ours(tmp_path):
+    file = tmp_path / "grid.yaml"
+    own = {
+        "methods": {"mine": {"method": "at", "threat": "l2"}},
+        "artefacts": {"cvpr23_table1a": {"methods": ["mine"]}},
+        "presets": {"short": {"label": "short", "recipes": {"at": {"epochs": 2}}}},
+    }
+    file.write_text(yaml.safe_dump({"extends": "config/grid.yaml", **own}))
+    grid = read_grid(file)
+    assert grid["methods"] == {**GRID["methods"], **own["methods"]}
+    assert grid["presets"] == {**GRID["presets"], **own["presets"]}
+    table = GRID["artefacts"]["cvpr23_table1a"]
+    assert grid["artefacts"]["cvpr23_table1a"] == {**table, "methods": ["mine"]}
+    assert grid["registry"] == GRID["registry"]
+    rows = Plan.read("lite", file).artefacts["cvpr23_table1a"].rows
+    assert [row.method for row in rows] == ["mine"], "the rows that lite has run do not limit it"
+    file.write_text(yaml.safe_dump({"extends": "another.yaml", **own}))
+    with pytest.raises(UserError, match=r"expected extends: config/grid\.yaml, .* at extends of grid"):
+        read_grid(file)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("my_methods:METHODS", r"the registry my_methods:METHODS, .* my_methods.py into PYTHONPATH"),
+        ("generalist:METHOD", "known name in generalist, found 'METHOD'; did you mean 'METHODS'"),
+    ],
+)
+def test_a_registry_that_is_not_there(address, message):
+    with pytest.raises(UserError, match=message):
+        Plan({**GRID, "registry": address}, SCALE, "ci")
+
+
+def test_a_spec_holds_classes_of_any_module(plan):
+    for run in plan.runs:
+        assert read_spec(plan.training_spec(run)) == plan.run(run)
+    for run, evaluation in plan.evaluations.items():
+        assert read_spec(plan.evaluation_spec(run)) == evaluation
+
+
+def test_two_classes_of_one_name_are_not_one(plan):
+    """A spec knows a class by its name, as a run's id does."""
+    mine = make_dataclass("PGD", [("steps", int, 1)], frozen=True)
+    probe = plan.columns.probe("PGD20", "digits")
+    both = EvalRun("run", (probe, replace(probe, attack=mine())))
+    with pytest.raises(UserError, match=r"expected one class PGD .* rename one of them"):
+        write_spec(both)
 
 
 def test_missing_and_unknown_files(tmp_path):
