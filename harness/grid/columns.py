@@ -1,6 +1,8 @@
 """What a column of config/grid.yaml is: the probes it asks of a model, and how their records become a
 number. Torch-free."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -121,6 +123,16 @@ class Columns:
         self.grid, self.scale = grid, scale
         for name in scale["test"].get("examples_of", {}):
             look_up("data set", name, grid["datasets"], "the scale's test.examples_of")
+        for name in scale["test"].get("batch_size_of", {}):
+            look_up("network", name, grid["networks"], "the scale's test.batch_size_of")
+
+    def of(self, network: str) -> Columns:
+        """These columns for a network, which may need smaller batches than the others."""
+        test = self.scale["test"]
+        if network not in test.get("batch_size_of", {}):
+            return self
+        test = {**test, "batch_size": test["batch_size_of"][network]}
+        return Columns(self.grid, {**self.scale, "test": test})
 
     def examples(self, dataset: str) -> int:
         """How many test images a scale takes of a data set, if it has so many."""

@@ -13,7 +13,7 @@ from harness.core.config import merged, read_grid, read_scale
 from harness.core.errors import expected, unknown
 from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count, variants
 from harness.grid.build import Config, look_up
-from harness.grid.columns import PROTOCOLS, EvalRun, Formula, Probe
+from harness.grid.columns import PROTOCOLS, Columns, EvalRun, Formula, Probe
 from harness.grid.specs import Trainings, write_spec
 from harness.training.runs import TrainRun
 
@@ -25,7 +25,8 @@ class Plan(Trainings):
         super().__init__(grid, scale)
         self.name = name
         self._probes: dict[str, dict[str, Probe]] = defaultdict(dict)  # run -> its probes
-        self._resolved = cache(self.columns.resolved)
+        self._columns, self._resolved = cache(self.columns.of), cache(Columns.resolved)
+        self._attacks = cache(Columns.attacks)
         for row in scale.get("rows", ()):
             if row.partition("@")[0] not in grid["methods"]:
                 raise unknown("method", row, grid["methods"], f"the rows of scale {name}")
@@ -113,14 +114,15 @@ class Plan(Trainings):
         protocol, columns = entry.get("protocol", PROTOCOLS[0]), tuple(entry.get("columns", ()))
         autoattack = entry.get("autoattack") or self.columns.autoattack(columns, protocol)
         for row, column in product(rows, columns):
-            meaning = self._resolved(column, self.dataset(row.dataset), protocol, autoattack)
+            own, dataset = self._columns(self.network(row.network)), self.dataset(row.dataset)
+            meaning = self._resolved(own, column, dataset, protocol, autoattack)
             if entry["kind"] == "heatmaps":  # the same probe, with Grad-CAM maps
                 (probe,) = (replace(probe, heat=True) for probe in meaning.probes)
                 meaning = replace(meaning, formula=Formula("probe", (probe.id,)), probes=(probe,))
             for run in row.runs:
                 self._probes[run].update({probe.id: probe for probe in meaning.probes})
             cells.append(Cell(row.method, row.dataset, row.network, row.runs, meaning))
-        datasets = {self.dataset(row.dataset) for row in rows} if columns else ()
+        models = {(self.dataset(row.dataset), self.network(row.network)) for row in rows if columns}
         return Artefact(
             name,
             entry["kind"],
@@ -132,7 +134,10 @@ class Plan(Trainings):
             columns,
             tuple(rows),
             tuple(cells),
-            {each: self.columns.attacks(each, protocol, autoattack) for each in sorted(datasets)},
+            {
+                (dataset, network): self._attacks(self._columns(network), dataset, protocol, autoattack)
+                for dataset, network in sorted(models)
+            },
             tuple(panels),
             entry.get("show", {}),
             entry.get("published_rows", {}),

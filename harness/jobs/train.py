@@ -6,12 +6,18 @@ from pathlib import Path
 
 from harness.core import paths
 from harness.core.commands import positive
+from harness.core.errors import enough_memory
 from harness.core.files import only_one
 from harness.grid.plan import Plan
 from harness.grid.specs import read_spec
 from harness.machine import distributed
 from harness.machine.device import DEVICES, set_up
 from harness.training.train import rehearse, train
+
+_REMEDY = (
+    "lower batch_size in the recipe of its scale (config/scales) or of the grid (config/grid.yaml), or "
+    "share the batch among several GPUs (docs/data-parallel.md)"
+)
 
 
 def main() -> None:
@@ -36,10 +42,11 @@ def main() -> None:
         distributed.start_processes(run.recipe.data_parallel)
         return
     device = distributed.join(run.recipe.data_parallel, options.device)
-    if options.rehearse:
-        rehearse(run, options.results, device, options.rehearse)
-    else:
-        folder = paths.model(options.results, run.id).parent
-        with only_one(folder, f"training of {run.id}") if distributed.leads() else nullcontext():
-            train(run, options.results, device)
+    with enough_memory(f"training on batches of {run.recipe.batch_size} images", _REMEDY):
+        if options.rehearse:
+            rehearse(run, options.results, device, options.rehearse)
+        else:
+            folder = paths.model(options.results, run.id).parent
+            with only_one(folder, f"training of {run.id}") if distributed.leads() else nullcontext():
+                train(run, options.results, device)
     distributed.leave()
