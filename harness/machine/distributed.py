@@ -172,12 +172,19 @@ def _update(digest: Any, state: Any) -> None:
         digest.update(repr(state).encode())
 
 
+def slice_of(images: int) -> tuple[int, int]:
+    """Where this process's slice of a batch begins and ends."""
+    if _Team.size == 1:
+        return 0, images
+    return images * _Team.rank // _Team.size, images * (_Team.rank + 1) // _Team.size
+
+
 def own_slice(batch: torch.Tensor) -> torch.Tensor:
     """This process's slice of a batch's image numbers; `per_image` follows it until the next batch."""
     if _Team.size == 1:
         return batch
     _Team.images = len(batch)
-    _Team.begin, _Team.end = (_Team.images * r // _Team.size for r in (_Team.rank, _Team.rank + 1))
+    _Team.begin, _Team.end = slice_of(len(batch))
     if _Team.images < 2 * _Team.size:
         raise expected(
             f"2 images or more for each of {_Team.size} processes",

@@ -157,7 +157,7 @@ class LiveRun:
         shown = {name: images.numpy() for name, images in self.watcher.images.items()}
         write_arrays(paths.trace(self.results, self.run.id), shown)
         del self.training  # ends the processes that it may have started: their time counts
-        self.batches.stored.check_unchanged()
+        self.batches.images.stored.check_unchanged()
         best = self.selector.best
         if best["model"] is None:  # selection is `last`, or no epoch passed the gate
             best = {"epoch": self.run.recipe.epochs - 1, "model": last}
@@ -169,7 +169,7 @@ class LiveRun:
         self.checkpoint.unlink(missing_ok=True)
 
     def _about(self, epoch: int, weights: bytes) -> dict[str, Any]:
-        stored = self.batches.stored
+        stored = self.batches.images.stored
         trained_on = {"images": len(stored.y), "source": stored.source, "sha256": stored.sha256}
         return {
             "id": self.run.id,
