@@ -25,8 +25,8 @@ from harness.jobs import bill
 from harness.jobs.bill import Network, Rate
 from harness.training.runs import TrainRun
 
-# Low guesses. float32 convolutions reach about half of a GPU's peak, and a GPU of 2017 has 11 to 15
-# TFLOPS; one core was seen to sustain 0.07 on ResNet-18 (README.md).
+# Low guesses. The papers' GPU sustained 7.4 TFLOPS, a fifth of its data sheet (docs/costs.md); one core
+# was seen to sustain 0.07 on ResNet-18.
 GPU_TFLOPS, CORE_TFLOPS = 5.0, 0.02
 SAFETY = 2.0
 LEAST_MINUTES = 15  # importing, reading data, trust checks
