@@ -33,6 +33,7 @@ PARTS = {
     "memory": "Memory",
     "kept_memory": "Memory that is kept",
     "method_cost": "What a step of each method costs",
+    "imagenet_feed": "ImageNet's feed",
     "corruptions": "Corrupted sets",
     "read_records": "From records to numbers",
     "build": "The smoke build of everything",

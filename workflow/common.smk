@@ -89,7 +89,8 @@ def claim_files(scale):
 
 def processes(run):
     """How many processes train a run side by side; each gets the scale's threads."""
-    return plan_of(run).runs[run].processes
+    plan = plan_of(run)
+    return max(plan.runs[run].processes, plan.data_parallel(run))
 
 
 def asks(job):

@@ -15,7 +15,7 @@ from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, se
 from harness.grid.build import Config, look_up
 from harness.grid.columns import PROTOCOLS, Columns, EvalRun, Formula, Probe
 from harness.grid.specs import Trainings, write_spec
-from harness.training.runs import TrainRun
+from harness.training.runs import TrainRun, indivisible
 
 
 class Plan(Trainings):
@@ -72,6 +72,12 @@ class Plan(Trainings):
 
     def run(self, run_id: str) -> TrainRun:
         return look_up("run", run_id, self.runs, f"scale {self.name}")
+
+    def data_parallel(self, run_id: str) -> int:
+        """How many processes share the batches of a run, if it can be shared. No part of its id."""
+        run = self.run(run_id)
+        wanted: int = self.grid["datasets"][run.dataset].get("data_parallel", 1)
+        return 1 if indivisible(run) else wanted
 
     def training_spec(self, run: str) -> str:
         return write_spec(self.grid["registry"], self.run(run))

@@ -84,7 +84,8 @@ class Machine:
     def train(self, plan: Plan, run_id: str, attempt: int = 1, parts: int = 1) -> Request:
         run = plan.run(run_id)
         work = bill.of_training(run, rate_of(run)) * (1 / parts)
-        return self._request(plan, run, work, run.recipe.batch_size, run.processes, attempt)
+        processes = max(run.processes, plan.data_parallel(run_id))
+        return self._request(plan, run, work, run.recipe.batch_size, processes, attempt)
 
     def evaluate(self, plan: Plan, run_id: str, attempt: int = 1, parts: int = 1) -> Request:
         """One of `parts` jobs that share an evaluation; the job that joins them asks for a whole."""

@@ -30,7 +30,7 @@ class Batches:
         self.y = torch.from_numpy(self.images.y).to(device)
         self.steps_per_epoch = -(-len(self.images) // run.recipe.batch_size)
         self.source: Tensor | Feed
-        if self.images.nbytes > _ON_DEVICE_BYTES or run.recipe.augment.resized_crop:
+        if self.images.nbytes > _ON_DEVICE_BYTES or run.recipe.augment.random_resized_crop:
             self.source = Feed(self.images, run, pinned=device.type == "cuda")
         else:
             self.source = torch.from_numpy(self.images.x).to(device)

@@ -60,7 +60,7 @@ class Feed:
         begin, end = slice_of(len(rows))
         generator = torch.Generator().manual_seed(seed_from(self.run.seed, "crop", epoch, step))
         draws = torch.rand((len(rows), _TRIES, 4), generator=generator)[begin:end].numpy()
-        side = recipe.augment.resized_crop
+        side = recipe.augment.random_resized_crop
         _, channels, height, width = self.images.stored.x.shape
         shape = (end - begin, channels, side or height, side or width)
         pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=self.pinned)
@@ -69,7 +69,7 @@ class Feed:
 
     def _fill(self, place: np.ndarray, row: int, draws: np.ndarray) -> None:
         number, stored = int(self.images.rows[row]), self.images.stored.x
-        side = self.run.recipe.augment.resized_crop
+        side = self.run.recipe.augment.random_resized_crop
         if side:
             place[:] = cropped(picture(stored, number), draws, side)
         else:

@@ -40,7 +40,7 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
         model = placed(new_model(run.network, entry.channels, entry.classes, seed), device)
         if run.recipe.compile:
             return compiled(model, sample.x[: run.recipe.batch_size])
-        return synchronize(model) if run.recipe.data_parallel else model
+        return synchronize(model) if distributed.is_together() else model
 
     return Lab(
         new_model=fresh,
@@ -179,6 +179,7 @@ class LiveRun:
             "trained_on": trained_on,
             **self._cost(),
             "threads": torch.get_num_threads(),
+            "processes": distributed.size(),
             "device": device_name(self.device),
             "made": provenance(),
         }

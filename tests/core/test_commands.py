@@ -78,7 +78,7 @@ def test_a_batch_too_large_for_the_device_says_which_number_to_lower(plan, tmp_p
     """A crop of a million pixels a side fits nowhere; nor do a network's features of four terabytes."""
     monkeypatch.chdir(tmp_path)
     run = run_of(plan, "nt")
-    huge = dataclasses.replace(run.recipe, augment=Augment(0, False, resized_crop=10**6))
+    huge = dataclasses.replace(run.recipe, augment=Augment(0, False, random_resized_crop=10**6))
     spec = write_spec(plan.grid["registry"], dataclasses.replace(run, recipe=huge))
     monkeypatch.setattr(sys, "argv", ["train", "--spec", spec])
     with pytest.raises(UserError, match=r"memory for training on batches of 64 .*lower batch_size"):

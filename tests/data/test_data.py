@@ -231,7 +231,7 @@ def test_random_boxes_are_distributed_as_torchvision_s(height, width):
 
 def cropping(plan, **changes) -> TrainRun:
     """A run on digits whose images are cropped by the feed, as ImageNet's are."""
-    recipe = replace(run_of(plan, "nt").recipe, augment=Augment(0, True, resized_crop=6))
+    recipe = replace(run_of(plan, "nt").recipe, augment=Augment(0, True, random_resized_crop=6))
     return run_of(plan, "nt", recipe=replace(recipe, **changes))
 
 
@@ -254,9 +254,9 @@ def test_a_resized_crop_of_a_batch_comes_from_its_step_alone(plan, monkeypatch):
         assert torch.equal(again.x, batch.x)
         assert torch.equal(again.y, batch.y)
         assert not alone.source.begun
-    assert "resized_crop" not in canonical(Augment(1, True))
+    assert "random_resized_crop" not in canonical(Augment(1, True))
     with pytest.raises(UserError, match="write pad: 0"):
-        Augment(4, True, resized_crop=12)
+        Augment(4, True, random_resized_crop=12)
 
 
 def test_a_set_too_large_for_the_device_gives_the_same_batches(plan, monkeypatch):

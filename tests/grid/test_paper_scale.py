@@ -218,7 +218,7 @@ def test_imagenet(network):
     ]
     for run in found.values():
         assert run.recipe.epochs == 240
-        assert run.recipe.augment == Augment(pad=0, flip=True, resized_crop=224)
+        assert run.recipe.augment == Augment(pad=0, flip=True, random_resized_crop=224)
         for threat in threats(run):
             eps = {"linf": Fraction(4, 255), "l2": Fraction(64, 255)}[threat.norm]
             assert (threat.ball.eps, threat.step, threat.steps) == (eps, eps / 4, 3)
@@ -239,7 +239,7 @@ def test_cifar_keeps_its_rates_and_its_augmentation():
 def test_stand_ins_of_imagenet_are_not_cropped():
     smoke = Plan.read("smoke")
     for run in smoke.runs.values():
-        assert run.recipe.augment.resized_crop is None
+        assert run.recipe.augment.random_resized_crop is None
 
 
 # Seeds and test images.
