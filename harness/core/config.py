@@ -34,8 +34,17 @@ def read_scale(name: str) -> dict[str, Any]:
 
 
 def read_grid(path: Path | None = None) -> dict[str, Any]:
-    """The grid, with the presets of config/presets.yaml unless it has its own."""
-    return _checked(path or CONFIG / "grid.yaml", "grid", CONFIG / "presets.yaml")
+    """Our grid, or a user's: a whole one, or entries that lie over ours (`extends: config/grid.yaml`).
+
+    The presets are those of config/presets.yaml, unless a whole grid has its own.
+    """
+    path = path or CONFIG / "grid.yaml"
+    content, presets = read_yaml(path), {"presets": read_yaml(CONFIG / "presets.yaml")}
+    if isinstance(content, dict):
+        if "extends" in content:
+            content = merged({**presets, **read_yaml(CONFIG / "grid.yaml")}, content)
+        content = {**presets, **content}
+    return _checked(path, "grid", content)
 
 
 def read_claims(path: Path | None = None) -> dict[str, Any]:
@@ -47,11 +56,9 @@ def read_papers() -> dict[str, Any]:
     return _checked(CONFIG / "papers.yaml", "papers")
 
 
-def _checked(path: Path, schema: str, presets: Path | None = None) -> dict[str, Any]:
-    """A config file that fits its schema; missing presets come from a file of their own."""
-    content = read_yaml(path)
-    if presets and isinstance(content, dict) and "presets" not in content:
-        content["presets"] = read_yaml(presets)
+def _checked(path: Path, schema: str, content: Any = None) -> dict[str, Any]:
+    """The content of a config file, if it fits its schema."""
+    content = read_yaml(path) if content is None else content
     validator = jsonschema.Draft202012Validator(read_yaml(SCHEMAS / f"{schema}.schema.yaml"))
     error = jsonschema.exceptions.best_match(validator.iter_errors(content))
     if error is not None:

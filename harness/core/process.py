@@ -100,10 +100,12 @@ class Progress:
         self.last = self.began
 
     def update(self, done: int, note: str = "") -> None:
-        now = time.monotonic()
-        if now - self.last < self.every and done < self.total:
-            return
-        self.last = now
+        if time.monotonic() - self.last >= self.every or done >= self.total:
+            self.show(done, note)
+
+    def show(self, done: int, note: str = "") -> None:
+        """Draw the line now, however long ago the last one was."""
+        now = self.last = time.monotonic()
         rate = (done - self.first) / max(now - self.began, 1e-9)
         left = _clock((self.total - done) / rate) if rate > 0 else "?"
         line = f"{self.what}  {100 * done // self.total:3d} %  {left} left  {note}"
@@ -118,6 +120,19 @@ def _clock(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def lasting(hours: float) -> str:
+    """A time in the unit that a person would use."""
+    for size, unit in ((8766, "years"), (24, "days"), (1, "hours"), (1 / 60, "minutes")):
+        if hours >= 2 * size:
+            return f"{_three_digits(hours / size)} {unit}"
+    return f"{_three_digits(3600 * hours)} seconds" if hours else "-"
+
+
+def _three_digits(number: float) -> str:
+    """At least: 1,009 has four, where a computer would write 1.01e+03."""
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
 
 
 @dataclass(frozen=True)

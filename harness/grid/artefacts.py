@@ -81,11 +81,14 @@ class Artefact:
         return (".csv", *views, ".json")
 
 
-def only(entry: Config, rows: Collection[str]) -> dict[str, Any]:
-    """An artefact's entry with the methods that a scale has. Variations are kept."""
+def only(entry: Config, rows: Collection[str], added: Collection[str]) -> dict[str, Any]:
+    """An artefact's entry with the methods that a scale has or a grid adds. Variations are kept."""
+
+    def has(row: str) -> bool:
+        return row in rows or row.partition("@")[0] in added
 
     def kept(methods: Any) -> Any:
-        return [name for name in methods if name in rows] if isinstance(methods, list) else methods
+        return [name for name in methods if has(name)] if isinstance(methods, list) else methods
 
     shown = {key: kept(value) for key, value in entry.get("show", {}).items()}
     return {**entry, "methods": kept(entry.get("methods", [])), "show": shown}

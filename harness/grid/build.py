@@ -32,7 +32,14 @@ _hints, _signature = cache(typing.get_type_hints), cache(inspect.signature)
 def registry(address: str) -> dict[str, type]:
     """METHODS of the module that the grid names: the harness itself imports no method."""
     module, _, name = address.partition(":")
-    return getattr(importlib.import_module(module), name)
+    try:
+        content = vars(importlib.import_module(module))
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        remedy = f"put the folder of {module}.py into PYTHONPATH"
+        raise expected(f"the module of the registry {address}", "none", remedy) from None
+    return look_up("name", name, {key: content[key] for key in content if key[0] != "_"}, module)
 
 
 def look_up(kind: str, name: str, table: Config, where: str) -> Any:

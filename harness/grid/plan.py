@@ -31,10 +31,11 @@ class Plan(Trainings):
             if row.partition("@")[0] not in grid["methods"]:
                 raise unknown("method", row, grid["methods"], f"the rows of scale {name}")
         self.artefacts: dict[str, Artefact] = {}
+        added = grid["methods"].keys() - read_grid()["methods"] if "extends" in grid else set()
         for key, entry in merged(grid["artefacts"], scale.get("artefacts", {})).items():
             # Without a kind: a scale may change an artefact that another grid does not have.
             if "kind" in entry and key not in scale.get("left_out", {}):
-                entry = only(entry, scale["rows"]) if "rows" in scale else entry
+                entry = only(entry, scale["rows"], added) if "rows" in scale else entry
                 self.artefacts[key] = self._artefact(key, entry)
 
     @classmethod
@@ -80,13 +81,13 @@ class Plan(Trainings):
         return 1 if indivisible(run) else wanted
 
     def training_spec(self, run: str) -> str:
-        return write_spec(self.grid["registry"], self.run(run))
+        return write_spec(self.run(run))
 
     def evaluation_spec(self, run: str) -> str:
         if run not in self.evaluations:
             found = f"{self.run(run).id}, which is only a parent"
             raise expected("a run that a table evaluates", found, "choose another")
-        return write_spec(self.grid["registry"], self.evaluations[run])
+        return write_spec(self.evaluations[run])
 
     def label(self, slug: str) -> str:
         """How a row is called: the method's label, or a variant's; for `slug@preset` both."""

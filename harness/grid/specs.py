@@ -5,19 +5,16 @@ The workflow plans; a job gets its spec on the command line and plans nothing.
 
 import importlib
 import json
-from collections.abc import Mapping
-from dataclasses import is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import reduce
 from typing import Any
 
-from harness.attacks import autoattack
 from harness.core.config import merged
 from harness.core.errors import expected
 from harness.core.paths import canonical, restored
-from harness.grid import columns
 from harness.grid.build import DEFAULT_PRESET, Builder, Config, fraction, look_up, registry
 from harness.grid.columns import Columns, EvalRun
-from harness.training import learner, runs
 from harness.training.contracts import Method
 from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
 
@@ -108,21 +105,32 @@ class Trainings:
         return Selection(attack=attack, **entry)
 
 
-def write_spec(methods: str, work: TrainRun | EvalRun) -> str:
-    """A job's work as JSON; `methods` is the address of the registry that has its classes."""
-    content = {"registry": methods, "id": work.id, "run": canonical(work)}
+def write_spec(work: TrainRun | EvalRun) -> str:
+    """A job's work as JSON, and where its classes are: anybody's module may hold them."""
+    classes: dict[str, str] = {}
+    for one in _classes(work):
+        module = classes.setdefault(one.__name__, one.__module__)
+        if module != one.__module__:
+            found = f"that of {module} and that of {one.__module__}"
+            raise expected(f"one class {one.__name__} in {work.id}", found, "rename one of them")
+    content = {"classes": classes, "id": work.id, "run": canonical(work)}
     return json.dumps(content, separators=(",", ":"))
+
+
+def _classes(value: Any) -> Iterator[type]:
+    if is_dataclass(value):
+        yield type(value)
+        value = tuple(getattr(value, field.name) for field in fields(value))
+    for part in value if isinstance(value, tuple) else ():
+        yield from _classes(part)
 
 
 def read_spec(text: str) -> Any:
     """The TrainRun or EvalRun that `write_spec` wrote, the same to the last field."""
     try:
         content = json.loads(text)
-        places = [runs, learner, autoattack, columns]
-        methods = registry(content["registry"]).values()
-        places += [importlib.import_module(cls.__module__) for cls in methods]
-        known = [one for place in places for one in vars(place).values() if isinstance(one, type)]
-        classes = {one.__name__: one for one in known if is_dataclass(one)}
+        places = {name: importlib.import_module(own) for name, own in content["classes"].items()}
+        classes = {name: getattr(module, name) for name, module in places.items()}
         work = restored(content["run"], classes)
         if work.id != content["id"]:
             raise expected(f"the spec of {content['id']}", f"that of {work.id}", "start Snakemake")

@@ -21,6 +21,7 @@ import numpy as np
 from harness.attacks.work import Work
 from harness.core.config import ROOT
 from harness.core.paths import canonical, fingerprint
+from harness.core.process import lasting
 from harness.data import count
 from harness.data.sets import SETS
 from harness.grid.columns import Probe
@@ -155,6 +156,8 @@ def text(
             each = (train[2], evaluate[2], all_hours * len(models))
             line += "  " + " ".join(f"{lasting(hours):>12}" for hours in each)
         lines.append(line)
+    if prices:
+        lines.append("\ntrain, evaluate: of one model; all models: both, summed over the models")
     lines.append(f"\n{len(plan.runs)} models, {len(plan.artefacts)} artefacts at scale {plan.name}")
     total = sum((model for models in groups.values() for model in models), np.zeros((2, 3)))
     for name, row in zip(("training", "evaluation, at most"), total, strict=True):
@@ -211,14 +214,6 @@ def with_parents(plan: Plan, runs: Iterable[str]) -> list[str]:
 def number(value: float) -> str:
     """A number with three digits or more, and no exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def lasting(hours: float) -> str:
-    """A time in the unit that a person would use."""
-    for size, unit in ((8766, "years"), (24, "days"), (1, "hours"), (1 / 60, "minutes")):
-        if hours >= 2 * size:
-            return f"{hours / size:.3g} {unit}"
-    return f"{3600 * hours:.3g} seconds"
 
 
 def short(number: float) -> str:

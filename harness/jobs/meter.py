@@ -10,7 +10,7 @@ another number, the rate is an upper bound.
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +25,7 @@ from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import PGD
 from harness.attacks.work import Work
 from harness.core.config import scales
+from harness.core.errors import expected
 from harness.core.process import Progress
 from harness.data.sets import SETS
 from harness.grid.plan import Plan
@@ -36,7 +37,8 @@ from harness.training.contracts import Batch, Clock, Lab, Method
 from harness.training.runs import TrainRun
 from harness.training.train import device_name
 
-CALIBRATION_SECONDS = 20.0
+CALIBRATION_SECONDS = 10.0  # of all networks together, if each pass of one image allows it
+_REPEATS = 3  # of a whole batch, of which the fastest counts
 _TIMES = 4  # of a run, at which a step is measured
 _IMAGES, _CLASSES = 4, 10
 _MARGIN = 20.0  # in favour of class 0, which no attack overcomes
@@ -45,9 +47,11 @@ _PASSES = ("forward", "input_gradients", "updates")  # the fields of Work
 
 def rates(plan: Plan) -> Mapping[str, Rate]:
     """Shape -> rate for all methods of a plan, measured where docs/passes.csv has none."""
-    set_up(1)  # one thread is fastest on tiny networks
     runs, known = {bill.shape(run.method): run for run in plan.runs.values()}, bill.known_rates()
-    return {key: known.get(key) or rate(own.method, len(own.parents)) for key, own in _shown(runs)}
+    new = {key: run for key, run in runs.items() if key not in known}
+    set_up(1)  # one thread is fastest on tiny networks
+    names = [run.method.slug for run in new.values()]
+    return {**known, **_measured(new, names, lambda run: rate(run.method, len(run.parents)))}
 
 
 def rate(method: Method, parents: int) -> Rate:
@@ -103,6 +107,8 @@ def prices(plan: Plan, device: str, tflops: float | None) -> tuple[dict[Kind, Wo
     """Seconds of a pass of one image, timed or at so many TFLOPS, and the name of the device."""
     runs = {bill.kind(run): run for run in plan.runs.values()}
     if tflops is not None:
+        if not tflops > 0:
+            raise expected("TFLOPS above 0", tflops, "write --device-tflops 20")
         known, name = bill.known_networks(), f"{tflops:g} TFLOPS"
         networks = {key: known.get(key) or network(run) for key, run in runs.items()}
         return {key: own.price * (1e-12 / tflops) for key, own in networks.items()}, name
@@ -110,15 +116,22 @@ def prices(plan: Plan, device: str, tflops: float | None) -> tuple[dict[Kind, Wo
     set_up(threads)
     name = device_name(chosen) + (f" ({threads} threads)" if chosen.type == "cpu" else "")
     share = CALIBRATION_SECONDS / len(runs)
-    return {key: seconds(run, chosen, share) for key, run in _shown(runs)}, name
+    names = [f"{name}, images of {'x'.join(map(str, image))}" for name, image in runs]
+    return _measured(runs, names, lambda run: seconds(run, chosen, share)), name
 
 
-def _shown(runs: Mapping[Any, TrainRun]) -> Iterator[tuple[Any, TrainRun]]:
-    """Go through what is measured, and show how far it is: a network can take many seconds."""
+def _measured(
+    runs: Mapping[Any, TrainRun], names: Iterable[str], measure: Callable[[TrainRun], Any]
+) -> dict[Any, Any]:
+    """What `measure` finds for each; a line says what is being measured, as it can take seconds."""
+    found: dict[Any, Any] = {}
     progress = Progress("measuring", len(runs))
-    for done, (key, run) in enumerate(runs.items(), 1):
-        yield key, run
-        progress.update(done, f"{run.network} {run.method.slug}")
+    for (key, run), name in zip(runs.items(), names, strict=True):
+        progress.show(len(found), name)
+        found[key] = measure(run)
+    if found:
+        progress.show(len(found))
+    return found
 
 
 def _model(run: TrainRun, images: int, device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:
@@ -147,16 +160,18 @@ def seconds(run: TrainRun, device: torch.device, budget: float) -> Work:
             optimizer.step()
 
     found = []
+    doubled = [2**power for power in range(len(x).bit_length()) if 2**power < len(x)]
     for kind in _PASSES:
-        began, size, least = time.perf_counter(), 2, 0.0
-        while time.perf_counter() - began + 1.2 * size * least <= budget / 3:
+        began, least = time.perf_counter(), 0.0
+        for size in (*doubled, *[len(x)] * _REPEATS):
             started = time.perf_counter()
+            if started - began + 1.2 * size * least > budget / len(_PASSES):
+                break
             make(kind, x[:size], y[:size])
             if device.type == "cuda":
                 torch.cuda.synchronize()
             took = (time.perf_counter() - started) / size
             least = min(least or took, took)
-            size = min(2 * size, len(x))
         found.append(least)
     return Work(*found)
 

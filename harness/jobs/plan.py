@@ -16,14 +16,14 @@ def main() -> None:
     parser.add_argument(
         "--no-calibration",
         action="store_true",
-        help="passes only, no hours; no torch needed for methods of docs/passes.csv",
+        help="passes only, no times; no torch needed for methods of docs/passes.csv",
     )
     parser.add_argument("--device", default="auto", help="to calibrate on; default: the best one")
     parser.add_argument(
         "--device-tflops",
         type=float,
         metavar="X",
-        help="hours on a device that sustains X TFLOPS: a fifth of a GPU's data sheet (docs/costs.md)",
+        help="times on a device that sustains X TFLOPS: a fifth of a GPU's data sheet (docs/costs.md)",
     )
     options = parser.parse_args()
     if options.artefacts and options.no_calibration:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from harness.core import paths, process
 from harness.core.files import sha256, write_arrays, write_whole
 from harness.core.paths import canonical, seed_from
-from harness.core.process import Cost, Progress, provenance
+from harness.core.process import Cost, Progress, lasting, provenance
 from harness.data.sets import SETS
 from harness.machine import distributed
 from harness.machine.device import autocast, compiled, placed
@@ -211,4 +211,4 @@ def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> 
             print(f"step {step + 1}: {seconds:.2f} s, {values}", flush=True)
     if distributed.leads():
         hours = seconds * run.recipe.epochs * batches.steps_per_epoch / 3600
-        print(f"{len(batches.y)} images; at this pace the whole run takes {hours:.1f} hours")
+        print(f"{len(batches.y)} images; at this pace the whole run takes {lasting(hours)}")

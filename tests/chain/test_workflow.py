@@ -243,6 +243,7 @@ def test_a_failed_job_shows_its_sentence_and_harms_nothing(built, grid, tmp_path
     ("words", "message"),
     [
         (["-n", "cvpr23_tabel1a"], "did you mean 'cvpr23_table1a'"),
+        (["-n", "mine"], "expected a known artefact"),
         (["-n", "reports/ci/tables/cvpr23_table1b.csv"], "did you mean 'cvpr23_table1a'"),
         (["-n", "reports/medium/tables/cvpr23_table1a.csv"], "expected a known scale"),
     ],

@@ -1,6 +1,7 @@
 """Bad input: one sentence with what was expected, what was found and the remedy."""
 
 import copy
+from dataclasses import make_dataclass, replace
 
 import pytest
 import yaml
@@ -9,7 +10,9 @@ from conftest import ROOT, command
 from harness.core.config import merged, read_grid, read_scale
 from harness.core.errors import UserError
 from harness.grid.build import fraction
+from harness.grid.columns import EvalRun
 from harness.grid.plan import Plan
+from harness.grid.specs import read_spec, write_spec
 
 GRID, SCALE = read_grid(), read_scale("ci")
 
@@ -78,6 +81,55 @@ def test_python_tags_in_yaml_are_not_run(tmp_path):
     file.write_text("!!python/object/apply:os.system ['touch pwned']")
     with pytest.raises(UserError, match="expected plain YAML"):
         read_grid(file)
+
+
+def test_a_grid_of_one_s_own_lies_over_ours(tmp_path):
+    file = tmp_path / "grid.yaml"
+    own = {
+        "methods": {"mine": {"method": "at", "threat": "l2"}},
+        "artefacts": {"cvpr23_table1a": {"methods": ["mine"]}},
+        "presets": {"short": {"label": "short", "recipes": {"at": {"epochs": 2}}}},
+    }
+    file.write_text(yaml.safe_dump({"extends": "config/grid.yaml", **own}))
+    grid = read_grid(file)
+    assert grid["methods"] == {**GRID["methods"], **own["methods"]}
+    assert grid["presets"] == {**GRID["presets"], **own["presets"]}
+    table = GRID["artefacts"]["cvpr23_table1a"]
+    assert grid["artefacts"]["cvpr23_table1a"] == {**table, "methods": ["mine"]}
+    assert grid["registry"] == GRID["registry"]
+    rows = Plan.read("lite", file).artefacts["cvpr23_table1a"].rows
+    assert [row.method for row in rows] == ["mine"], "the rows that lite has run do not limit it"
+    file.write_text(yaml.safe_dump({"extends": "another.yaml", **own}))
+    with pytest.raises(UserError, match=r"expected extends: config/grid\.yaml, .* at extends of grid"):
+        read_grid(file)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("my_methods:METHODS", r"the registry my_methods:METHODS, .* my_methods.py into PYTHONPATH"),
+        ("generalist:METHOD", "known name in generalist, found 'METHOD'; did you mean 'METHODS'"),
+    ],
+)
+def test_a_registry_that_is_not_there(address, message):
+    with pytest.raises(UserError, match=message):
+        Plan({**GRID, "registry": address}, SCALE, "ci")
+
+
+def test_a_spec_holds_classes_of_any_module(plan):
+    for run in plan.runs:
+        assert read_spec(plan.training_spec(run)) == plan.run(run)
+    for run, evaluation in plan.evaluations.items():
+        assert read_spec(plan.evaluation_spec(run)) == evaluation
+
+
+def test_two_classes_of_one_name_are_not_one(plan):
+    """A spec knows a class by its name, as a run's id does."""
+    mine = make_dataclass("PGD", [("steps", int, 1)], frozen=True)
+    probe = plan.columns.probe("PGD20", "digits")
+    both = EvalRun("run", (probe, replace(probe, attack=mine())))
+    with pytest.raises(UserError, match=r"expected one class PGD .* rename one of them"):
+        write_spec(both)
 
 
 def test_missing_and_unknown_files(tmp_path):

@@ -4,6 +4,7 @@ import dataclasses
 import re
 import subprocess
 import sys
+import time
 from fractions import Fraction
 
 import pytest
@@ -21,6 +22,7 @@ from harness.attacks.balls import Ball
 from harness.attacks.pgd import PGD
 from harness.attacks.work import Work
 from harness.core.config import scales
+from harness.core.errors import UserError
 from harness.data import count
 from harness.evaluation.probing import evaluate_batch
 from harness.grid.columns import Probe
@@ -198,6 +200,37 @@ def test_a_method_that_was_never_measured_is_measured_when_asked_for(plan, monke
     known = {key: rate for key, rate in known_rates().items() if key != own}
     monkeypatch.setattr(bill, "known_rates", lambda: known)
     assert meter.rates(plan)[own].step == known_rates()[own].step
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_measured_is_said_first_and_what_is_known_not_at_all(
+    plan, terminal, capsys, monkeypatch
+):
+    meter.rates(plan)
+    meter.prices(plan, "cpu", tflops=20)
+    assert capsys.readouterr().err == ""
+    during = []
+    monkeypatch.setattr(meter, "seconds", lambda *_: during.append(capsys.readouterr().err))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    meter.prices(Plan.read("smoke"), "cpu", tflops=None)
+    redraw, end = ("\r\x1b[K", "") if terminal else ("", "\n")
+    assert during[0] == f"{redraw}measuring    0 %  ? left  tiny, images of 1x8x8{end}"
+    assert "tiny_wide, images of 1x8x8" in during[-1]
+    assert capsys.readouterr().err == f"{redraw}measuring  100 %  0:00 left  \n"
+
+
+@pytest.mark.parametrize("tflops", [0, -1, float("nan")])
+def test_a_speed_is_above_0(plan, tflops):
+    with pytest.raises(UserError, match=r"TFLOPS above 0, found .*; write --device-tflops 20"):
+        meter.prices(plan, "cpu", tflops)
+
+
+def test_a_quick_network_is_timed_quickly(plan):
+    """A whole batch, a few times: the rest of the time that is allowed is not spent."""
+    began = time.monotonic()
+    work = seconds(run_of(plan, "nt"), torch.device("cpu"), budget=60.0)
+    assert 0 < work.forward < work.updates
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("slug", ["at", "trades6", "generalist_t", "fat"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT
+from test_guides import STEP
 
 from harness.core.commands import COMMANDS
 
@@ -25,7 +26,7 @@ DOCUMENTS = [
 FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "."}
 FOLDERS = {*FOLDERS, ".ci"} - {"data", "results"}
 # Made by builds, so not in a clone.
-BUILT = ("reports/smoke/", "reports/paper/")
+BUILT = ("reports/ci/", "reports/smoke/", "reports/paper/")
 COLUMNS = ("NAT", "PGD20", "AA")  # of the README's table, each ours and published
 
 
@@ -39,8 +40,9 @@ def quoted(text: str) -> list[str]:
     return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", prose)]
 
 
-def examples(text: str) -> str:
-    return "".join(re.findall(r"^```.*?^```", text, flags=re.DOTALL | re.MULTILINE))
+def written(text: str) -> set[str | None]:
+    """The files that a guide's reader writes."""
+    return {name for step in STEP.finditer(text) for name in step.group("saved", "file")}
 
 
 def named_paths(text: str) -> list[str]:
@@ -63,9 +65,7 @@ def exists(path: str) -> bool:
 def test_every_path_that_a_document_names_exists(document):
     text = document.read_text()
     paths = [path for path in named_paths(text) if not path.startswith(BUILT)]
-    if document.name.startswith("adding-"):  # a guide names the file that its example would be
-        paths = [path for path in paths if Path(path).stem not in examples(text)]
-    assert [path for path in paths if not exists(path)] == []
+    assert [path for path in paths if not exists(path) and path not in written(text)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identifier)
@@ -83,7 +83,7 @@ def test_every_command_that_a_document_names_is_one(document):
     assert [name for name in commands if name not in COMMANDS] == []
     modules = re.findall(r"python -m (benchmarks|drills) ([a-z_]+)", text)
     assert {package for package, _ in modules} <= FOLDERS
-    scripts = re.findall(r"python ([\w/]+\.py)", text)
+    scripts = set(re.findall(r"python ([\w/]+\.py)", text)) - written(document.read_text())
     assert [script for script in scripts if not (ROOT / script).exists()] == []
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     made = re.findall(r"`make ([a-z-]+)", text)
