@@ -64,7 +64,8 @@ def read_tiny_validation(files: list[Path]) -> Arrays:
 def list_class_folders(files: list[Path]) -> Arrays:
     """The listing of images that stay files; each is decoded once, so a bad one is found now."""
     names, labels = _class_files(files[0])
-    return Stream((len(names), _DIGEST + names.itemsize), partial(_listing, files[0], names)), labels
+    chunks = partial(_listing, files[0], names, decode=True)
+    return Stream((len(names), _DIGEST + names.itemsize), chunks), labels
 
 
 class Pictures:
@@ -101,7 +102,7 @@ class Pictures:
         """The listing of the files as they are now, for the checksum of the set."""
         width = self.listing.shape[1] - _DIGEST
         names = np.ascontiguousarray(self.listing[:, _DIGEST:]).view(f"S{width}")[:, 0]
-        return _listing(self.folder, names)
+        return _listing(self.folder, names, decode=False)
 
     def _middle(self, number: int) -> np.ndarray:
         return _middle(self.picture(number), self.size, self.short_side)
@@ -146,13 +147,14 @@ def _decoded(
     return Stream((len(names), 3, size, size), chunks), labels
 
 
-def _listing(folder: Path, names: np.ndarray) -> Iterator[np.ndarray]:
+def _listing(folder: Path, names: np.ndarray, decode: bool) -> Iterator[np.ndarray]:
     """Rows of a file's sha256 and its name."""
 
     def row(name: bytes) -> bytes:
         file = _file(folder, name)
         content = _content(file)
-        _image(content, file)
+        if decode:
+            _image(content, file)
         return hashlib.sha256(content).digest() + name.ljust(names.itemsize, b"\0")
 
     for rows in _in_threads(row, names, f"checking {folder}"):
