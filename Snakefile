@@ -4,6 +4,10 @@
 include: "workflow/common.smk"
 
 
+# Only used with --sdm apptainer (docs/installing.md).
+container: "generalist-bench.sif"
+
+
 rule all:
     default_target: True
     input:

@@ -32,6 +32,7 @@ PARTS = {
     "scaling": "How training time grows",
     "memory": "Memory",
     "kept_memory": "Memory that is kept",
+    "waits": "Waiting for the GPU",
     "method_cost": "What a step of each method costs",
     "imagenet_feed": "ImageNet's feed",
     "corruptions": "Corrupted sets",

@@ -26,11 +26,10 @@ from benchmarks.timing import Row, faster, in_turn
 from harness.attacks.attack import perturb
 from harness.attacks.autoattack import listening
 from harness.attacks.pgd import PGD, start_point
-from harness.core import paths
 from harness.core.paths import seed_from
 from harness.data import load
 from harness.evaluation.evaluate import evaluate
-from harness.evaluation.records import read_records, value
+from harness.evaluation.records import read_evaluation, value
 from harness.grid.columns import PROTOCOLS, Columns, EvalRun, Probe
 from harness.grid.plan import Plan
 from harness.models.networks import load_model
@@ -71,7 +70,7 @@ def measure() -> list[Row]:
             shutil.rmtree(results / "records", ignore_errors=True)
             evaluation = EvalRun(run.id, tuple(probes.values()))
             evaluate(evaluation, model, "weights", results, CPU)
-            records, _ = read_records(paths.records(results, evaluation.id))
+            records, _ = read_evaluation(results, evaluation)
             flags["ours"] = {column.name: value(column.formula, records) for column in shown}
 
         def theirs() -> None:

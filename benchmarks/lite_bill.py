@@ -14,7 +14,7 @@ from benchmarks.timing import Row
 from harness.core import paths
 from harness.core.config import ROOT
 from harness.core.paths import read_description
-from harness.evaluation.records import read_records
+from harness.evaluation.records import read_evaluation
 from harness.grid.plan import Plan
 from harness.jobs.bill import kind, of_evaluation, of_training, shape
 from harness.jobs.meter import prices, rates
@@ -36,7 +36,7 @@ def measure(results: Path = RESULTS) -> list[Row]:
         note = f"{found:.0f} s, billed {expected:.0f} s ({100 * (expected / found - 1):+.0f} %)"
         evaluation = plan.evaluations.get(run.id)
         if evaluation and paths.records(results, evaluation.id).exists():
-            spent = read_records(paths.records(results, evaluation.id))[1]["cpu_seconds"]
+            spent = read_evaluation(results, evaluation)[1]["cpu_seconds"]
             bound = of_evaluation(evaluation.probes).at(price)
             note += f"; evaluation {spent:.0f} s, at most {bound:.0f} s"
         rows.append(Row(f"training of {run.id}", note))

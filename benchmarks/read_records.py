@@ -14,8 +14,10 @@ import numpy as np
 from benchmarks.timing import Row
 from harness.core.statistics import mcnemar, wilson
 from harness.evaluation.records import Record, read_records, write_records
+from harness.grid.columns import EvalRun, Probe
 
 MODELS, COLUMNS, IMAGES = 300, 11, 10_000
+PROBES = tuple(Probe("cifar10", IMAGES, None, IMAGES, seed) for seed in range(COLUMNS))
 DISTINCT = 20  # files with contents of their own; the others are copies
 
 
@@ -23,11 +25,11 @@ def make(folder: Path) -> None:
     rng = np.random.default_rng(0)
     for model in range(DISTINCT):
         records = {}
-        for column in range(COLUMNS):
+        for probe in PROBES:
             correct = rng.random(IMAGES) < 0.3 + 0.5 * rng.random()
             predicted = rng.integers(10, size=IMAGES, dtype=np.int16)
             broken_by = np.where(correct, -1, 0).astype(np.int8)
-            records[f"probe{column}"] = Record(correct, predicted, broken_by, 1, 20, 1, 1)
+            records[probe.id] = Record(correct, predicted, broken_by, 1, 20, 1, 1)
         write_records(folder / f"{model}.npz", records, {})
     for model in range(DISTINCT, MODELS):
         (folder / f"{model}.npz").write_bytes((folder / f"{model % DISTINCT}.npz").read_bytes())
@@ -37,7 +39,7 @@ def tabulate(folder: Path) -> int:
     best: dict[str, np.ndarray] = {}
     cells = 0
     for model in range(MODELS):
-        records, _ = read_records(folder / f"{model}.npz")
+        records, _ = read_records(folder / f"{model}.npz", EvalRun("", PROBES))
         for column, record in records.items():
             low, high = wilson(int(record.correct.sum()), len(record.correct))
             p = mcnemar(record.correct, best.setdefault(column, record.correct))

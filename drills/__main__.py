@@ -23,6 +23,7 @@ from drills import (
     Attempt,
     LostError,
     Try,
+    archives,
     clocks,
     damage,
     disk,
@@ -30,6 +31,7 @@ from drills import (
     hangs,
     hostile,
     kills,
+    labels,
     replaced,
     together,
 )
@@ -60,6 +62,8 @@ DRILLS: dict[str, Callable[[Ground], Attempt]] = {
     "divergence": divergence.diverges,
     "replaced_images": replaced.replaced,
     "hostile_inputs": hostile.inputs,
+    "hostile_records": archives.records,
+    "hostile_labels": labels.labels,
 }
 HERE = Path(__file__).parent
 DOCUMENT = ROOT / "docs" / "reliability.md"

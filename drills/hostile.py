@@ -193,13 +193,18 @@ def inputs(ground: Ground) -> Attempt:
         own, before = Try(this.number, this.random, this.folder / "own"), outside(this.folder)
         own.folder.mkdir()
         CASES[kind](ground, own)
-        marks = [*this.folder.rglob(f"*{_MARK}*"), Path("/tmp", _MARK), Path.cwd() / _MARK]
-        found = [path for path in marks if path.exists() and path.suffix != ".log"]
+        found = written_elsewhere(this.folder)
         demand(not found, f"executed, or written where it does not belong: {found}")
         demand(outside(this.folder) == before, "something was written outside")
         return f"{kind} refused"
 
     return attempt
+
+
+def written_elsewhere(folder: Path) -> list[Path]:
+    """The marks of executed input, and of names that led out of a folder."""
+    marks = [*folder.rglob(f"*{_MARK}*"), Path("/tmp", _MARK), Path.cwd() / _MARK]
+    return [path for path in marks if path.exists() and path.suffix != ".log"]
 
 
 def outside(folder: Path) -> set[str]:

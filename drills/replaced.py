@@ -4,6 +4,7 @@ and for only some of a table's numbers."""
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import struct
 from collections.abc import Callable
@@ -18,11 +19,11 @@ from drills.commands import check_sentence, sentence
 from drills.ground import Ground
 from harness.core import paths
 from harness.core.errors import UserError
-from harness.core.files import read_arrays, write_arrays
+from harness.core.files import write_arrays
 from harness.core.paths import read_description
 from harness.data import load
 from harness.data.sets import SETS
-from harness.evaluation.records import read_records
+from harness.evaluation.records import read_evaluation
 from harness.grid.columns import EvalRun
 
 _IMAGES = {"train": 300, "test": 60}
@@ -77,7 +78,7 @@ def replaced(ground: Ground) -> Attempt:
 
     def flags(results: Path, about: dict) -> dict[str, np.ndarray]:
         evaluate(wanted, load_model(results, run.id), about["sha256"], results, cpu, {})
-        records, _ = read_records(paths.records(results, wanted.id), run.id)
+        records, _ = read_evaluation(results, wanted)
         return {name: record.predicted for name, record in records.items()}
 
     def between_batches(this: Try, results: Path, about: dict) -> str:
@@ -123,9 +124,9 @@ def replaced(ground: Ground) -> Attempt:
         """One model evaluated elsewhere, where the set had other images."""
         folder = ground.copy(this.folder / "table")
         path = this.random.choice(sorted((folder / "results" / "records").glob("*.npz")))
-        arrays = read_arrays(path)
+        arrays = dict(np.load(path))
         text = arrays["about"].tobytes().decode()
-        known = read_records(path)[1]["sha256"]["digits"]
+        known = json.loads(text)["sha256"]["digits"]
         other = text.replace(known, "0" * len(known)).encode()
         write_arrays(path, {**arrays, "about": np.frombuffer(other, np.uint8)})
         line = sentence(ground.make_table(folder))

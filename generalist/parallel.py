@@ -35,7 +35,7 @@ from typing import Any
 
 from generalist.generalist import GeneralistTraining, overwrite
 from harness.core.errors import UserError, expected
-from harness.machine.device import autocast, set_up, torch
+from harness.machine.device import Arithmetic, autocast, set_up, torch
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.learner import Learner
 from harness.training.weights import tensors
@@ -63,7 +63,7 @@ class ParallelTraining(GeneralistTraining):
         lines = Lines(0, size, lab.device)
         what = self.generalist.overwrites
         remotes = [
-            Remote(learner, lines, Lines(rank, size, lab.device), store.port, lab.amp, what)
+            Remote(learner, lines, Lines(rank, size, lab.device), store.port, lab.arithmetic, what)
             for rank, learner in enumerate(others, 1)
         ]
         for remote in remotes:
@@ -121,14 +121,20 @@ class Remote:
     """A learner in another process, as the training process uses it."""
 
     def __init__(
-        self, learner: Learner, lines: Lines, theirs: Lines, port: int, amp: bool, overwrites: str
+        self,
+        learner: Learner,
+        lines: Lines,
+        theirs: Lines,
+        port: int,
+        arithmetic: Arithmetic,
+        overwrites: str,
     ) -> None:
         self.slug, self.lines, self.rank = learner.single.slug, lines, theirs.rank
         self.seen = learner.deployed()  # its weights after the last step
         context = get_context("spawn")  # a forked process could not use CUDA
         self.pipe, other = context.Pipe()
         compiled = learner.model._compiled_call_impl is not None  # pickling would lose it
-        arguments = (other, theirs, port, torch.get_num_threads(), amp, compiled, overwrites)
+        arguments = (other, theirs, port, torch.get_num_threads(), arithmetic, compiled, overwrites)
         self.process = context.Process(target=run_learner, args=arguments, daemon=True)
         self.process.start()
         other.close()  # so that the end of the process closes the pipe
@@ -224,7 +230,13 @@ def stop(process: BaseProcess, pipe: Connection) -> None:
 
 
 def run_learner(
-    pipe: Connection, lines: Lines, port: int, threads: int, amp: bool, compiled: bool, overwrites: str
+    pipe: Connection,
+    lines: Lines,
+    port: int,
+    threads: int,
+    arithmetic: Arithmetic,
+    compiled: bool,
+    overwrites: str,
 ) -> None:
     """What a learner's process runs: the training process's requests, until it is gone."""
     from torch.distributed import TCPStore
@@ -253,7 +265,7 @@ def run_learner(
             overwrite(own, own.model, overwrites)
             continue
         try:
-            with autocast(lines.device, amp):
+            with arithmetic.applied(), autocast(lines.device, arithmetic.amp):
                 answer = getattr(own, what)(*about)
         except Exception as error:
             known = isinstance(error, UserError)
@@ -279,5 +291,12 @@ def packed(message: Any) -> bytes:
 
 
 def unpacked(message: bytes, device: torch.device) -> Any:
-    """What the other process packed, with tensors on this device; only our own messages are read."""
-    return torch.load(io.BytesIO(message), map_location=device, weights_only=False)
+    """What the other process packed, on this device; only our own messages are read.
+
+    What was on the CPU stays there: the state of a random number generator works nowhere else.
+    """
+
+    def place(storage: Any, was: str) -> Any:
+        return storage if was == "cpu" else storage.to(device=device)
+
+    return torch.load(io.BytesIO(message), map_location=place, weights_only=False)

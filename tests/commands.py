@@ -10,7 +10,8 @@ from typing import Any
 
 from harness.core.config import ROOT
 
-ENVIRONMENT = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+_PLACES = filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(_PLACES), "OMP_NUM_THREADS": "1"}
 Done = subprocess.CompletedProcess
 
 

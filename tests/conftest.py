@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -17,6 +21,7 @@ from harness.attacks.balls import Ball
 from harness.core.config import ROOT as ROOT
 from harness.core.config import read_grid
 from harness.data import load
+from harness.evaluation.records import Records, read_records
 from harness.grid.plan import Plan
 from harness.models.networks import new_model
 from harness.training.batches import unit
@@ -64,6 +69,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder of the test's own."""
     monkeypatch.setenv("GENERALIST_DATA", str(tmp_path))
     return tmp_path
+
+
+def about_of(path: Path) -> dict[str, Any]:
+    """What a record file of our own says of itself."""
+    with np.load(path) as arrays:
+        return json.loads(arrays["about"].tobytes())
+
+
+def records_in(path: Path) -> Records:
+    """All records of a file of our own, which we believe what it says of its probes."""
+    about = about_of(path)
+    named = about["probes"].items()
+    probes = [SimpleNamespace(**{"id": name, "heat": None, **own}) for name, own in named]
+    return read_records(path, SimpleNamespace(run=about["run"], probes=probes))
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -12,6 +12,7 @@ from harness.core.errors import UserError
 from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
+from harness.jobs.workplace import check_writable
 from harness.jobs.zygote import launch
 from harness.reports.manifest import CHANGED, CURRENT, NOW, Manifest, no_future
 
@@ -19,8 +20,15 @@ SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
 JOBS = config.get("jobs")  # that share an evaluation, if not as many as the scale says
 RESULTS = Path("results")
-PYTHON = sys.executable
+# Where jobs have an environment of their own (--sdm conda, --sdm apptainer), `python` is that environment's,
+# and it takes harness/ from here. Otherwise jobs run in Snakemake's.
+DEPLOYED = bool(workflow.deployment_settings.deployment_method)
+PYTHON = ["env", f"PYTHONPATH={workflow.basedir}", "python"]
+if not DEPLOYED:
+    PYTHON = [sys.executable]
 try:
+    state = Path(".snakemake")  # of Snakemake, for a dry run too
+    check_writable([state, *state.glob("*/"), RESULTS, Path("reports")])
     MACHINE = Machine.of(config)
 except UserError as error:
     raise WorkflowError(str(error)) from None
@@ -198,8 +206,9 @@ onstart:
     no_future(RESULTS.glob("models/*/*"))
     no_future(RESULTS.glob("records/*.npz"))
     no_future(Path("reports", SCALE).rglob("*"))
-    # One process imports torch; train and evaluate are forked from it. Not a batch system's jobs.
-    if workflow.local_exec:
+    # One process imports torch; train and evaluate are forked from it. Not a batch system's jobs, nor those
+    # that have an environment of their own.
+    if workflow.local_exec and not DEPLOYED:
         launch()
 
 

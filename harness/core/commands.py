@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import math
 
 from harness.core.errors import unknown
 
@@ -20,6 +21,7 @@ COMMANDS = {
     "fidelity": "harness.papers.fidelity",
     "fetch": "harness.data.fetch",
     "meter": "harness.jobs.meter",
+    "check": "harness.jobs.check",
     "start": "harness.jobs.start",
     "zygote": "harness.jobs.zygote",
 }
@@ -30,6 +32,17 @@ def positive(text: str) -> int:
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
     return int(text)
+
+
+def positive_number(text: str) -> float:
+    """The type of an argument that measures something."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
+    return value
 
 
 def run(name: str) -> None:

@@ -55,6 +55,9 @@ def run_command(main: Callable[[], None]) -> None:
     that closed the pipe, such as `head`, has enough: no line.
     """
     process.listen()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as in `>&-`
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
         main()
         sys.stdout.flush()
@@ -75,8 +78,11 @@ def run_command(main: Callable[[], None]) -> None:
     except OSError as error:
         what = f"to read or write {error.filename or 'a file'}"
         remedy = "give a folder that can be written (and has room), then start again"
-        if isinstance(error, FileNotFoundError | IsADirectoryError):
+        if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
             remedy = "give the path of a file that is there"
+        elif isinstance(error, PermissionError):
+            remedy = "give a folder of your own, or ask its owner to let you use it"
         reason, code = str(expected(what, error.strerror or error, remedy)), 2
-    print(f"error: {reason}", file=sys.stderr)
+    line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in reason)
+    print(f"error: {line}", file=sys.stderr)
     raise SystemExit(code)

@@ -97,7 +97,7 @@ def read_history(results: Path, run_id: str) -> pd.DataFrame:
         data = path.read_bytes()
     except FileNotFoundError:
         raise untrained(path, run_id) from None
-    if about.get("history_sha256") not in (None, sha256(data)):
+    if about.get("history_sha256") != sha256(data):
         raise damaged(path, "history of a run", _remedy(path))
     return pd.read_csv(io.BytesIO(data))
 

@@ -178,11 +178,16 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str:
-    """The commit, with a + if the tree had uncommitted changes."""
-    describe = ["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
+    """The commit, with a + if the tree had uncommitted changes.
+
+    Of this clone, whoever owns it; not of a repository around a copy, nor of one that git's variables
+    name: a hook sets them.
+    """
+    git = ["git", "-C", str(Path(__file__).resolve().parents[2]), "--git-dir=.git", "--work-tree=."]
+    git += ["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        git = ["git", "-C", str(Path(__file__).parent), *describe]
-        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(git, env=own, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

@@ -113,15 +113,25 @@ def slots(name: str, split: str, key: str = "") -> list[Path]:
     return [path.parent for path in sorted(found, key=os.path.getmtime, reverse=True)]
 
 
+def mapped(file: Path) -> np.ndarray:
+    """The array of an .npy file, and of nothing else: numpy's `load` would open an archive, too.
+
+    Copied on write, since torch warns about read-only arrays.
+    """
+    return np.lib.format.open_memmap(file, mode="c").view(np.ndarray)
+
+
 def read(folder: Path) -> Stored:
-    """What a filled slot holds. Mapped copy-on-write, since torch warns about read-only arrays."""
+    """What a filled slot holds."""
     path = folder / "about.json"
     remedy = f"delete {folder} to make it again"
     about = read_json(path, "description of a set", remedy)
     files = (folder / "x.npy", folder / "y.npy")
     try:
-        x, y = (np.load(file, mmap_mode="c") for file in files)
-        arrays = x.view(np.ndarray), np.array(y)
+        x, y = map(mapped, files)
+        if (x.dtype, y.dtype, x.ndim, y.shape) != (np.uint8, np.int64, 4, x.shape[:1]):
+            raise ValueError(f"{x.dtype} {x.shape} and {y.dtype} {y.shape}")
+        arrays = x, np.array(y)
         stored = Stored(*arrays, about["source"], about["sha256"], files, state_of(files))
         if stored.state != about.get("state"):
             if digest_of(*arrays) != stored.sha256:
@@ -129,6 +139,8 @@ def read(folder: Path) -> Stored:
             with suppress(OSError):  # a copied cache has other times; it may be read-only
                 write_json(path, {**about, "state": stored.state})
         return stored
+    except PermissionError:  # somebody else's
+        raise
     except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
         found = f"a damaged one ({error})"
         again = "delete that folder to make it again"
@@ -193,8 +205,14 @@ def _write(folder: Path, arrays: Arrays) -> str:
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
     """One process at a time; the lock ends with the process."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("w") as file:
+    aside = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = aside.open("w")
+    except PermissionError:
+        remedy = "set GENERALIST_CACHE to a folder of your own"
+        raise expected(f"a cache that you may write to in {path.parent}", "none", remedy) from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

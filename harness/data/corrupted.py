@@ -1,6 +1,6 @@
 """Corrupted sets by name: `<base>-c/<corruption>/<severity>` and `<base>-p/<sequence>`.
 
-If the official archive is in the data folder, unpacked or as the tar (whose md5 is checked), it is
+If the official archive is in the data folder, unpacked or as the tar (whose checksum decides), it is
 used; otherwise the set is made from the clean test images, and its source and title say so.
 """
 
@@ -14,11 +14,11 @@ import numpy as np
 
 from harness.core.errors import expected, unknown
 from harness.data import sources
-from harness.data.cache import Arrays, Stored, Stream, data_folder, keep, lock, slot, state_of
+from harness.data.cache import Arrays, Stored, Stream, data_folder, keep, lock, mapped, slot, state_of
 from harness.data.corruptions import CORRUPTIONS, MAIN, REVISION, SEVERITIES, corrupt
 from harness.data.corruptions.sequences import FRAMES, film
 from harness.data.corruptions.textures import frost_source
-from harness.data.decoders import check_md5, unpack
+from harness.data.decoders import check_sum, unpack
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 
@@ -31,7 +31,7 @@ class Archive:
     """An official set of corrupted images: a folder of arrays, or of folders of image files."""
 
     name: str
-    md5: str
+    checksum: str  # as Zenodo says (md5), or TensorFlow Datasets, which measured it too (sha256)
     record: int  # of zenodo.org
 
     def folder(self) -> Path:
@@ -39,7 +39,7 @@ class Archive:
 
     def remedy(self) -> str:
         return (
-            f"for the official {self.name}: put {self.name}.tar (md5 {self.md5}, from "
+            f"for the official {self.name}: put {self.name}.tar ({self.checksum}, from "
             f"https://zenodo.org/records/{self.record}) in {data_folder()}"
         )
 
@@ -50,7 +50,7 @@ class Archive:
             return self.folder().exists()
         with lock(self.folder()):
             if not self.folder().exists():
-                check_md5(tar, self.md5)
+                check_sum(tar, self.checksum)
                 aside = self.folder().with_name(f".{self.name}.unpacked")
                 shutil.rmtree(aside, ignore_errors=True)
                 try:
@@ -63,10 +63,16 @@ class Archive:
 
 
 ARCHIVES = {
-    "cifar10-c": Archive("CIFAR-10-C", "56bf5dcef84df0e2308c6dcbcbbd8499", 2535967),
-    "cifar10-p": Archive("CIFAR-10-P", "125d6775afc5846ea84584d7524dedff", 2535967),
-    "cifar100-c": Archive("CIFAR-100-C", "11f0ed0f1191edbf9fa23466ae6021d3", 3555552),
-    "tinyimagenet-c": Archive("Tiny-ImageNet-C", "f9c9a9dbdc11469f0b850190f7ad8be1", 2536630),
+    "cifar10-c": Archive(
+        "CIFAR-10-C", "sha256:c72763e101c723b7c507b96205f7e938912a5d587376173b825850cf3cb876a7", 2535967
+    ),
+    "cifar10-p": Archive("CIFAR-10-P", "md5:125d6775afc5846ea84584d7524dedff", 2535967),
+    "cifar100-c": Archive(
+        "CIFAR-100-C",
+        "sha256:30ee6543a1bfd049fa33834b7c1ada301e7064b7fbe8fc38340eb8b62ced4b33",
+        3555552,
+    ),
+    "tinyimagenet-c": Archive("Tiny-ImageNet-C", "md5:f9c9a9dbdc11469f0b850190f7ad8be1", 2536630),
 }
 
 
@@ -147,9 +153,10 @@ def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
     if wanted.kind == "p":
         clean_y = sources.obtain(entry, "test").y
         shape = (len(clean_y), wanted.frames, *image)
-        if x.shape != shape:
+        if x.shape != shape or x.dtype != np.uint8:
             remedy = f"fetch it, or the whole of {wanted.base}, again"
-            raise expected(f"{shape} in {file}, frames of the clean test set", x.shape, remedy)
+            what = f"uint8 {shape} in {file}, frames of the clean test set"
+            raise expected(what, f"{x.dtype} {x.shape}", remedy)
         x, y = x.reshape(-1, *image), np.repeat(clean_y, wanted.frames)
     else:
         assert wanted.severity is not None
@@ -167,7 +174,7 @@ def _read_arrays(wanted: Corrupted, archive: Archive) -> Stored:
 
 def _array(file: Path) -> np.ndarray:
     try:
-        return np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)
+        return mapped(file)
     except (OSError, ValueError, EOFError) as error:
         found, remedy = f"none ({error})", "unpack its archive again"
         raise expected(f"a whole array in {file}", found, remedy) from error

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import math
 import pickle
 import tarfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness.core.errors import expected
 from harness.core.files import whole_folder
 
 _IDX_UINT8 = 8
+_IDX_BYTES = 2**30  # MNIST has 47 million
 # All that a pickled CIFAR batch contains; anything else is refused.
 _HARMLESS = {
     ("numpy.core.multiarray", "_reconstruct"),
@@ -31,18 +33,21 @@ def read_idx(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _idx(file: Path) -> np.ndarray:
-    data = file.read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
-    if len(data) < 4 or data[:2] != b"\0\0" or data[2] != _IDX_UINT8:
-        raise expected(f"an idx file of bytes in {file}", "something else", "fetch it again")
-    dimensions = data[3]
-    shape = np.frombuffer(data, ">i4", dimensions, offset=4)
-    start = 4 + 4 * dimensions
-    size, found = int(np.prod(shape)), len(data) - start
-    if found != size:
-        raise expected(f"{size} bytes of data in {file}", found, "fetch it again")
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+    with file.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    with gzip.open(file) if packed else file.open("rb") as stream:
+        magic = stream.read(4)
+        if magic[:3] != bytes([0, 0, _IDX_UINT8]) or len(magic) < 4:
+            raise expected(f"an idx file of bytes in {file}", "something else", "fetch it again")
+        shape = np.frombuffer(stream.read(4 * magic[3]), ">u4").tolist()
+        size = math.prod(shape)
+        if size > _IDX_BYTES:  # few bytes may unpack to many
+            most = f"at most {_IDX_BYTES} bytes of data in {file}"
+            raise expected(most, f"a header that says {size}", "fetch it again")
+        data = stream.read(size + 1)
+    if len(data) != size:
+        raise expected(f"{size} bytes of data in {file}", f"{len(data)} or more", "fetch it again")
+    return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -83,11 +88,14 @@ def read_cifar_png(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     return x, np.array(labels, dtype=np.int64)
 
 
-def check_md5(archive: Path, md5: str) -> None:
+def check_sum(archive: Path, known: str) -> None:
+    """Refuse a file that has not this checksum, written as `sha256:...` or `md5:...`."""
+    algorithm, _, digest = known.partition(":")
     with archive.open("rb") as file:
-        found = hashlib.file_digest(file, "md5").hexdigest()
-    if found != md5:
-        raise expected(f"{archive} with the md5 {md5}", found, "delete it and fetch it again")
+        found = hashlib.file_digest(file, algorithm).hexdigest()
+    if found != digest:
+        again = "delete it and fetch it again"
+        raise expected(f"{archive} with the {algorithm} {digest}", found, again)
 
 
 def unpack(archive: Path, folder: Path) -> None:

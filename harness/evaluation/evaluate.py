@@ -70,7 +70,7 @@ class _Work:
         cost, wanted = Cost(), {probe.id: probe for probe in self.evaluation.probes}
         for path in sorted(self.results.glob(f"records/{self.evaluation.run}-*.npz")):
             try:
-                records, about = read_records(path, self.evaluation.run)
+                records, about = read_records(path, self.evaluation)
             except UserError:  # damaged: what it held is computed again
                 continue
             if about.get("weights") != self.weights:
@@ -110,7 +110,7 @@ class _Work:
         """One batch of a family. Of PGDs that share a run the last bears the cost."""
         stamp = {"weights": self.weights, "images": images.source, "content": images.stored.content}
         files = {p.id: paths.shard(self.results, self.evaluation.run, p.id, count) for p in family}
-        read = {i: read_shard(file, stamp) for i, file in files.items() if file.exists()}
+        read = {p.id: read_shard(files[p.id], p, stamp) for p in family if files[p.id].exists()}
         records = {i: shard for i, shard in read.items() if shard is not None}
         missing = [probe for probe in family if probe.id not in records]
         if missing:

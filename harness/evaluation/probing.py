@@ -24,6 +24,7 @@ from harness.attacks.pgd import PGD, fgsm, snapshots
 from harness.evaluation.records import Record
 from harness.evaluation.trust import Check
 from harness.grid.columns import Probe
+from harness.machine.device import tf32
 from harness.models.folding import frozen
 from harness.models.networks import gradcam
 from harness.training.batches import unit
@@ -36,13 +37,14 @@ _ZERO_GRADIENTS = 0.05  # the share of examples without a gradient that is still
 _BROKEN = 0.1  # accuracy under a huge perturbation that still counts as "about 0"
 
 
+@tf32(False)
 def evaluate_batch(
     model: nn.Module, probe: Probe, x: Tensor, y: Tensor, generator: torch.Generator
 ) -> Record:
     """Who survives. An example that is wrong as it stands is lost already and is not attacked.
 
     An attack of several stages tries each on those who survived the ones before. Attacks see the
-    folded copy of the network; every verdict is that of the network itself.
+    folded copy of the network; every verdict is that of the network itself, in full float32.
     """
     looked_at = x.clone() if probe.heat else x
     with counting(model) as passes, listening() as warnings, torch.no_grad():
@@ -62,6 +64,7 @@ def evaluate_batch(
     return replace(record, heat=heat(model, looked_at, predicted)) if probe.heat else record
 
 
+@tf32(False)
 def evaluate_family(
     model: nn.Module, family: list[Probe], x: Tensor, y: Tensor, generator: torch.Generator
 ) -> list[Record]:
@@ -134,6 +137,7 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
     return float((model(x).argmax(dim=1) == y).float().mean())
 
 
+@tf32(False)
 def inspect(model: nn.Module, pixels: Tensor, y: Tensor, balls: dict[str, Ball]) -> list[Check]:
     """All checks of one model; `balls` are the threats it is evaluated under, by norm."""
     x, y = unit(pixels[:EXAMPLES]), y[:EXAMPLES]

@@ -10,6 +10,7 @@ AutoAttack's costs vary from batch to batch, and most probes have fewer batches 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,14 +19,15 @@ from typing import Any
 import numpy as np
 
 from harness.core import paths
-from harness.core.errors import UserError, expected
+from harness.core.errors import expected
 from harness.core.files import read_arrays, write_arrays, write_whole
 from harness.core.process import Cost
 from harness.data import frames
 from harness.data.corruptions.sequences import flips
+from harness.data.sets import SETS
 from harness.data.sources import recipe
 from harness.grid.artefacts import Artefact
-from harness.grid.columns import EvalRun, Formula
+from harness.grid.columns import EvalRun, Formula, Probe
 from harness.grid.plan import Plan
 
 
@@ -44,18 +46,23 @@ class Record:
     heat: np.ndarray | None = None  # uint8, (n, height, width): Grad-CAM of the prediction
 
 
-_ARRAYS = ("correct", "predicted", "broken_by")
+Records = tuple[dict[str, Record], dict[str, Any]]  # of one model, and what is known about it
+_ARRAYS = {"correct": np.bool_, "predicted": np.int16, "broken_by": np.int8}
 _ALL = (*_ARRAYS, "heat")
+_REMEDY = "delete it to compute it again"
+_COUNTS = ("forward", "backward", "forward_examples", "backward_examples")
 _LABELS = "labels:"
+_ABOUT = 2**22  # bytes of JSON; lite's largest has 50,000
+_PIXELS = max(math.prod(entry.size) for entry in SETS.values())  # a map is no larger than its image
 
 
 def write_shard(path: Path, record: Record, stamp: dict[str, str], cost: Cost) -> None:
     write_records(path, {"shard": record}, {"stamp": stamp, "cost": cost.as_json()})
 
 
-def read_shard(path: Path, stamp: dict[str, str]) -> tuple[Record, Cost] | None:
+def read_shard(path: Path, probe: Probe, stamp: dict[str, str]) -> tuple[Record, Cost] | None:
     """A finished shard and what it took, unless it was made of other weights or other images."""
-    records, about = read_records(path)
+    records, about = _read(path, {"shard": probe})
     if about.get("stamp") != stamp:
         return None
     return records["shard"], Cost(**about.get("cost", {}))
@@ -96,35 +103,59 @@ def write_records(
     write_arrays(path, arrays)
 
 
-def read_records(path: Path, run: str | None = None) -> tuple[dict[str, Record], dict[str, Any]]:
-    """What `write_records` wrote; if it is said whose records they must be, no other's."""
-    arrays = read_arrays(path)
+def read_records(path: Path, evaluation: EvalRun) -> Records:
+    """What `write_records` wrote of an evaluation's probes: of its own file all, of another's some."""
+    records, about = _read(path, {probe.id: probe for probe in evaluation.probes})
+    if about.get("run", evaluation.run) != evaluation.run:
+        found = f"those of {about['run']}"
+        raise expected(f"the records of {evaluation.run} in {path}", found, _REMEDY)
+    return records, about
+
+
+def read_evaluation(results: Path, evaluation: EvalRun) -> Records:
+    """All records of an evaluation, from its own file; all are of as many images."""
+    path = paths.records(results, evaluation.id)
+    records, about = read_records(path, evaluation)
+    for probe in evaluation.probes:
+        if probe.id not in records:
+            raise expected(f"the records of {probe.id} in {path}", "none", _REMEDY)
+    counts = {len(records[probe.id].correct) / frames(probe.dataset) for probe in evaluation.probes}
+    counts |= {len(labels) for labels in about["labels"].values()}
+    if len(counts) > 1:
+        raise expected(f"records of as many images each in {path}", sorted(counts), _REMEDY)
+    return records, {**about, "images": counts.pop()}
+
+
+def _read(path: Path, probes: Mapping[str, Probe]) -> Records:
+    """The records of some probes by name; no array may have more images than its probe."""
+    known: dict[str, tuple[type[np.generic], int]] = {"about": (np.uint8, _ABOUT)}
+    for name, probe in probes.items():
+        known |= {f"{name}.{array}": (kind, probe.examples) for array, kind in _ARRAYS.items()}
+        known[f"{name}.heat"] = (np.uint8, probe.examples * _PIXELS if probe.heat else 0)
+        known[_LABELS + probe.dataset] = (np.int16, probe.examples)
+    arrays = read_arrays(path, known)
     try:
         about = json.loads(arrays["about"].tobytes())
-        records = {
-            probe: Record(
-                arrays[f"{probe}.correct"],
-                arrays[f"{probe}.predicted"],
-                arrays[f"{probe}.broken_by"],
-                heat=arrays.get(f"{probe}.heat"),
-                **{**notes, "warnings": tuple(notes["warnings"])},
-            )
-            for probe, notes in about["passes"].items()
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"expected the parts of a record in {path}, found something else "
-            f"({type(error).__name__}: {error}); delete it to compute it again."
-        ) from None
-    if run is not None and about.get("run", run) != run:
-        raise UserError(
-            f"expected the records of {run} in {path}, found those of {about['run']}; delete it "
-            "to compute it again."
-        )
+        passes = {name: dict(notes) for name, notes in about["passes"].items() if name in probes}
+        records = {name: _record(arrays, name, notes) for name, notes in passes.items()}
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        found = f"something else ({type(error).__name__}: {error})"
+        raise expected(f"the parts of a record in {path}", found, _REMEDY) from None
     about["labels"] = {
         name.removeprefix(_LABELS): array for name, array in arrays.items() if name.startswith(_LABELS)
     }
     return records, about
+
+
+def _record(arrays: Mapping[str, np.ndarray], name: str, notes: dict[str, Any]) -> Record:
+    own: dict[str, Any] = {array: arrays[f"{name}.{array}"] for array in _ARRAYS}
+    heat, images = arrays.get(f"{name}.heat"), len(own["correct"])
+    shapes = {array.shape for array in own.values()}
+    if shapes != {(images,)} or not images or (heat is not None and heat.shape[:-2] != (images,)):
+        raise ValueError(f"arrays of the shapes {sorted(shapes)}")
+    if own["predicted"].min() < 0 or not all(isinstance(notes[count], int) for count in _COUNTS):
+        raise ValueError("a class or a number of passes that is none")
+    return Record(**own, **{**notes, "warnings": tuple(notes["warnings"])}, heat=heat)
 
 
 @dataclass(frozen=True)
@@ -154,9 +185,6 @@ def write_part(results: Path, evaluation: EvalRun, part: Part, weights: str, bat
     write_whole(path, json.dumps({"weights": weights, "batches": batches}, indent=1) + "\n")
 
 
-Records = tuple[dict[str, Record], dict[str, Any]]  # of one model, and what is known about it
-
-
 def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
     """A formula per image: 0 or 1, or in between for the mean of two columns."""
     if formula.op == "probe":
@@ -171,15 +199,14 @@ def value(formula: Formula, records: Mapping[str, Record]) -> np.ndarray:
 
 
 def read_artefact(artefact: Artefact, plan: Plan, results: Path) -> dict[str, Records]:
-    files = {run: paths.records(results, plan.evaluations[run].id) for run in artefact.runs}
-    read = {run: read_records(path, run) for run, path in files.items()}
+    read = {run: read_evaluation(results, plan.evaluations[run]) for run in artefact.runs}
     images: dict[str, str] = {}  # whose -> the checksum behind the runs so far
     for run, (_, about) in read.items():
         for whose, found in _checksums(plan, run, about).items():
             if images.setdefault(whose, found) != found:
                 raise expected(
                     f"the same {whose} behind every number of {artefact.name}",
-                    f"others behind {files[run]}",
+                    f"others behind {paths.records(results, plan.evaluations[run].id)}",
                     "delete that file (and its model, if those images trained it) to compute it again",
                 )
     return read
@@ -195,4 +222,5 @@ def _checksums(plan: Plan, run: str, about: Mapping[str, Any]) -> dict[str, str]
     learnt = (about.get("trained") or {}).get("trained_on")
     name = f"training images of {plan.run(run).dataset}"
     known = {**tested, name: learnt["sha256"]} if learnt else tested
+    known[f"number of images of {plan.run(run).dataset}"] = f"{about['images']:g}"
     return {whose: found for whose, found in known.items() if found}

@@ -12,7 +12,6 @@ The checks of a model in an artefact are computed once, when the artefact is mad
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -23,7 +22,7 @@ import numpy as np
 
 from harness.attacks.autoattack import STANDARD
 from harness.core.errors import expected
-from harness.core.files import write_whole
+from harness.core.files import read_json, write_json
 from harness.core.statistics import mcnemar, wilson
 from harness.evaluation.records import Record, Records
 from harness.grid.artefacts import Artefact
@@ -206,23 +205,19 @@ def write_checks(
         }
         for run, checks in found.items()
     }
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    write_whole(checks_path(reports, plan, artefact.name), text)
+    write_json(checks_path(reports, plan, artefact.name), content)
     return found
 
 
 def read_checks(plan: Plan, artefact: str, reports: Path) -> dict[str, dict[str, Any]]:
     """What `write_checks` stored: run -> checks, sources of the images, seconds."""
-    path = checks_path(reports, plan, artefact)
+    path, what = checks_path(reports, plan, artefact), f"record of the checks of {artefact}"
+    make = f"run `snakemake --cores 2 {artefact} --config scale={plan.name}`"
     try:
-        content = json.loads(path.read_text())
-        return {
-            run: {**about, "checks": [Check.from_json(entry) for entry in about["checks"]]}
-            for run, about in content.items()
-        }
+        content = read_json(path, what, f"delete it and {make}")
     except FileNotFoundError:
-        found = "none"
-    except (ValueError, TypeError, KeyError, AttributeError):
-        found = "something else"
-    command = f"snakemake --cores 2 {artefact} --config scale={plan.name}"
-    raise expected(f"the checks of {artefact} in {path}", found, f"run `{command}`")
+        raise expected(f"a {what} in {path}", "none", make) from None
+    return {
+        run: {**about, "checks": [Check.from_json(entry) for entry in about["checks"]]}
+        for run, about in content.items()
+    }

@@ -1,5 +1,6 @@
 """Tables and figures as the plan knows them: rows and columns, and the run behind every number."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -8,6 +9,7 @@ from typing import Any
 
 from harness.core.config import merged
 from harness.core.errors import unknown
+from harness.core.paths import fingerprint
 from harness.grid.build import Config, look_up
 from harness.grid.columns import Column, Formula
 
@@ -117,6 +119,12 @@ def variants(grid: Config, variation: Config) -> dict[str, Any]:
     return entries
 
 
+def _file_name(name: str) -> str:
+    """A name without what a label may hold and Snakemake reads as more than a name: {x} and <x>."""
+    plain = re.sub(r"[^\w .,~+=()-]", "_", name)
+    return name if plain == name else f"{plain}-{fingerprint(name)}"
+
+
 ROBUSTBENCH = {"linf": "Linf", "l2": "L2"}  # norm -> RobustBench's name
 
 
@@ -158,7 +166,7 @@ def entries(artefacts: Mapping[str, Artefact]) -> dict[str, list[Entry]]:
             if cell.meaning.attack != "aa" or row not in natural:
                 continue
             norm = ROBUSTBENCH[cell.meaning.balls[0].norm]
-            name = "_".join([*row, norm]).replace("@", "-")
+            name = _file_name("_".join([*row, norm]).replace("@", "-"))
             entry = Entry(artefact, cell, natural[row])
             model = (*row[:2], cell.method.partition("@")[0], entry.run, norm)
             if first.setdefault(row, entry.run) != entry.run:

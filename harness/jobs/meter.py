@@ -8,6 +8,7 @@ always right, so that no example leaves an attack early. If a network that is al
 another number, the rate is an upper bound.
 """
 
+import argparse
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -213,6 +214,7 @@ def _write(path: Path, rows: Mapping[Any, tuple[float, ...]], digits: int) -> No
 
 
 def main() -> None:
+    argparse.ArgumentParser(description="Measure docs/passes.csv and docs/operations.csv.").parse_args()
     set_up(1)
     runs = [run for scale in scales() for run in Plan.read(scale).runs.values()]
     methods = {bill.shape(run.method): run for run in reversed(runs)}  # the first of each shape

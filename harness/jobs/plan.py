@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from harness.core.commands import positive_number
 from harness.core.errors import expected
 from harness.grid.plan import Plan
 
@@ -21,7 +22,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="to calibrate on; default: the best one")
     parser.add_argument(
         "--device-tflops",
-        type=float,
+        type=positive_number,
         metavar="X",
         help="times on a device that sustains X TFLOPS: a fifth of a GPU's data sheet (docs/costs.md)",
     )

@@ -49,8 +49,13 @@ def started(line: socket.socket, address: str, locks: list[int]) -> bool:
 def main() -> None:
     locks: list[int] = []
     if sys.argv[1:2] == ["--gpus"]:
-        locks = reserve(int(sys.argv[2]))
+        number = "".join(sys.argv[2:3])
+        if not number.isdecimal():
+            raise expected("a number behind --gpus", repr(number), "give one, such as --gpus 1")
+        locks = reserve(int(number))
         del sys.argv[1:3]
+    if not sys.argv[1:]:
+        raise expected("a command to start", "none", "name it, with its words behind it")
     passed_on = False
     with socket.socket(socket.AF_UNIX) as line:
 

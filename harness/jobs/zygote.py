@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from harness.core.commands import run
-from harness.core.errors import run_command
+from harness.core.errors import expected, run_command
 from harness.jobs.start import ADDRESS, STARTED, STOP, control_group
 
 # The last ones are what torch's optimizers and AutoAttack import on first use.
@@ -40,7 +40,10 @@ def launch() -> None:
     """Make a zygote for the jobs that this process starts."""
     if sys.platform != "linux":
         return
-    address = Path(tempfile.mkdtemp(prefix="generalist-")) / "zygote"  # a folder of the user's own
+    try:
+        address = Path(tempfile.mkdtemp(prefix="generalist-")) / "zygote"  # a folder of the user's own
+    except OSError:  # no such place: every job runs by itself
+        return
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(str(address))
@@ -122,6 +125,8 @@ def end_with(line: socket.socket) -> None:
 
 
 def main() -> None:
+    if not "".join(sys.argv[1:]).isdecimal():
+        raise expected("the number of a socket", repr(sys.argv[1:]), "let Snakemake start the zygote")
     with socket.socket(fileno=int(sys.argv[1])) as own:
         try:
             serve(own)

@@ -1,4 +1,4 @@
-"""Device, memory layout, precision, threads, malloc settings; torch, and torchvision, when needed.
+"""Device, memory layout, arithmetic, threads, malloc settings; torch, and torchvision, when needed.
 
 Planning and reporting build every method's dataclass but run none; `import torch` costs 1.7 s per
 process. Modules that both sides import write `from harness.machine.device import torch`: a proxy that
@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import expected
+from harness.machine.gpus import devices
 
 if TYPE_CHECKING:
     import torch as torch
@@ -33,17 +38,19 @@ else:
 
 DEVICES = ("auto", "cuda", "mps", "cpu")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
-_SIGNATURES = {
-    "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-}
+_SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _declared: list[Any] = []  # a torch Library lives as long as a reference to it
 
 
 def pick_device(wanted: str = "auto") -> torch.device:
-    """The device by name; `auto` is the first one that this machine has."""
+    """The device by name; `auto` is the first one that this machine has.
+
+    A GPU that is there, or was given to this job, must work: a CPU in its place, without a word, would
+    take weeks.
+    """
+    gpus = devices(os.environ)
     available = {
-        "cuda": torch.cuda.is_available(),
+        "cuda": torch.cuda.is_available() or bool(gpus),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
@@ -52,14 +59,100 @@ def pick_device(wanted: str = "auto") -> torch.device:
     if not available.get(wanted.partition(":")[0], False):
         there = ", ".join(name for name, yes in available.items() if yes)
         raise expected(f"a device of this machine ({there})", wanted, "use --device auto")
-    return torch.device(wanted)
+    device = torch.device(wanted)
+    if device.type == "cuda":
+        _try(device, ", ".join(gpus))
+    return device
 
 
-def placed(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
-    """The model on a device; on a CPU in channels_last, where convolutions are faster."""
-    on_cpu = device.type == "cpu"
-    layout = torch.channels_last if on_cpu else torch.contiguous_format
+def _try(device: torch.device, gpus: str) -> None:
+    """Add two numbers on a GPU: an old driver, or a torch without code for the card, shows here."""
+    try:
+        torch.ones(1, device=device).add_(1).item()
+    except (RuntimeError, AssertionError) as error:  # AssertionError: a torch without CUDA
+        gpu = f"GPU {gpus or device}, which is in this machine or was given to this job"
+        remedy = "install the torch for this card and its driver, which nvidia-smi shows, or take the"
+        remedy += " CPU: --device cpu (Snakemake: --config device=cpu)"
+        what, found = f"torch {torch.__version__} to compute on {gpu}", str(error).partition("\n")[0]
+        raise expected(what, found, remedy) from None
+
+
+def placed(
+    model: torch.nn.Module, device: torch.device, channels_last: bool | None = None
+) -> torch.nn.Module:
+    """The model on a device; in channels_last where that is faster: unless said, on a CPU only."""
+    last = device.type == "cpu" if channels_last is None else channels_last
+    layout = torch.channels_last if last else torch.contiguous_format
     return model.to(device, memory_format=layout)  # type: ignore[call-overload]
+
+
+@contextmanager
+def tf32(wanted: bool | None) -> Iterator[None]:
+    """TF32 in convolutions and matrix products, or full float32 in both; None leaves it to torch.
+
+    On a GPU torch's own choice is TF32, with 10 bits of mantissa, in convolutions. Whether an image is
+    classified correctly is decided under `tf32(False)`, everywhere.
+    """
+    places: tuple[Any, ...] = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    before = [place.allow_tf32 for place in places]
+    try:
+        for place in places if wanted is not None else ():
+            place.allow_tf32 = wanted
+        yield
+    finally:
+        for place, allowed in zip(places, before, strict=True):
+            place.allow_tf32 = allowed
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How the steps of a training compute on a GPU; on a CPU only `amp` makes a difference."""
+
+    amp: bool = False  # under autocast, in bfloat16
+    tf32: bool | None = None  # None: as torch has it
+    deterministic: bool = False  # the same bits every time
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """For a training: its batches have one shape, so cuDNN may look for its fastest algorithms."""
+        cudnn: Any = torch.backends.cudnn
+        before = cudnn.benchmark, torch.are_deterministic_algorithms_enabled()
+        if self.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        try:
+            cudnn.benchmark = not self.deterministic  # the fastest may be another one next time
+            torch.use_deterministic_algorithms(self.deterministic)
+            with tf32(self.tf32):
+                yield
+        except RuntimeError as error:
+            if not self.deterministic or "deterministic" not in str(error):
+                raise
+            remedy = "take `deterministic` out of the recipe"
+            found = str(error).partition(".")[0]
+            raise expected("operations that give the same bits every time", found, remedy) from None
+        finally:
+            cudnn.benchmark = before[0]
+            torch.use_deterministic_algorithms(before[1])
+
+    def channels_last(self, device: torch.device) -> bool:
+        """On a GPU: do convolutions run in bfloat16 or TF32, for which that layout is made?"""
+        if device.type == "cuda":
+            return self.amp or self._has_tf32(device, torch.backends.cudnn)
+        return device.type == "cpu"
+
+    def as_json(self, device: torch.device) -> dict[str, bool]:
+        """What a training that is under way computes with, for run.json."""
+        return {
+            "bf16": self.amp,
+            "tf32_convolutions": self._has_tf32(device, torch.backends.cudnn),
+            "tf32_products": self._has_tf32(device, torch.backends.cuda.matmul),
+            "deterministic": self.deterministic or device.type == "cpu",
+        }
+
+    def _has_tf32(self, device: torch.device, place: Any) -> bool:
+        allowed = place.allow_tf32 if self.tf32 is None else self.tf32
+        has = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+        return has and allowed
 
 
 def autocast(device: torch.device, enabled: bool) -> torch.autocast:
@@ -70,7 +163,7 @@ def autocast(device: torch.device, enabled: bool) -> torch.autocast:
 def compiled(model: torch.nn.Module, x: torch.Tensor) -> torch.nn.Module:
     """Compile the model in place; refuse if its logits are not the plain network's."""
     training = model.training
-    with torch.no_grad():
+    with torch.no_grad(), tf32(False):
         plain = model.eval()(x)
         model.compile()
         found = model(x)
@@ -99,19 +192,22 @@ def keep_memory() -> None:
 
 
 def import_torchvision() -> Any:
-    """torchvision, beside any build of torch.
+    """torchvision, beside any build of torch. It costs 1.5 s, so import it where it is used.
 
-    Its default wheel fails to import beside a CPU-only torch ("operator torchvision::nms does not
-    exist"), because its compiled operators are absent and it registers fake versions of them. We use
-    none of them, so it is enough to declare them first. It costs 1.5 s, so import it where it is used.
+    Beside a CPU-only torch its default wheel fails to import: its compiled operators do not load, and
+    it registers fake versions of two of them. We use neither, so it is enough to declare them. Declared
+    before a torchvision whose operators do load, they would end the process.
     """
-    if not _declared:
+    try:
+        import torchvision
+    except RuntimeError as error:
+        if _declared or "operator torchvision::nms does not exist" not in str(error):
+            raise
         library = torch.library.Library("torchvision", "FRAGMENT")
-        for name, signature in _SIGNATURES.items():
-            if not hasattr(torch.ops.torchvision, name):
-                library.define(signature)
+        for name in ("nms", "qnms"):
+            library.define(name + _SIGNATURE)
         _declared.append(library)
-    import torchvision
+        import torchvision
 
     return torchvision
 

@@ -1,6 +1,6 @@
 """Data parallel: K processes train one network, each on its slice of every batch.
 
-How many is no part of a run (docs/decisions/0010-processes.md), and `batch_size` is that of the whole
+How many is no part of a run (docs/decisions/0011-processes.md), and `batch_size` is that of the whole
 batch. What one process computes and K compute together differs by the order of floating-point sums:
 - random numbers that belong to an image (`per_image`) are drawn for the whole batch and sliced, so each
   image is augmented, and each attack started, as in one process; all other draws are equal in all;
@@ -43,14 +43,17 @@ def join(wanted: str) -> torch.device:
     """Connect to the processes that torchrun or `launch.start` started; the device of this one."""
     from harness.machine.device import pick_device
 
-    device, size = pick_device(wanted), int(os.environ.get("WORLD_SIZE", 1))
+    size = int(os.environ.get("WORLD_SIZE", 1))
     if size == 1:
-        return device
+        return pick_device(wanted)
+    rank, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if rank < gpus:
+        torch.cuda.set_device(rank)  # each process tries its own
+    device = pick_device(wanted)
     if device.type == "cuda":
-        if torch.cuda.device_count() < int(os.environ["LOCAL_WORLD_SIZE"]):
-            raise expected(f"{size} GPUs", torch.cuda.device_count(), "start fewer processes")
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
+        if gpus < int(os.environ["LOCAL_WORLD_SIZE"]):
+            raise expected(f"{size} GPUs", gpus, "start fewer processes")
+        device = torch.device("cuda", rank)
     else:
         device = torch.device("cpu")  # gloo supports no other
     process.hold()  # all stop after the same step

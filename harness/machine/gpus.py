@@ -13,6 +13,7 @@ the same name for a device.
 import fcntl
 import os
 import random
+import stat
 import sys
 import time
 from collections.abc import Mapping
@@ -64,8 +65,10 @@ def _folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or cache) / "generalist-gpus"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise expected(f"a folder of your own at {folder}", "somebody else's", "have it removed")
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
+        found = "one of somebody else, or where others may write"
+        raise expected(f"a folder of your own at {folder}", found, "have it removed")
     return folder
 
 

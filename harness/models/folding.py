@@ -2,7 +2,7 @@
 
 In eval mode BatchNorm is an affine map per channel. After a convolution it is folded into the
 convolution's weight and bias; elsewhere (pre-activation blocks) it becomes one multiply-add. No tensor
-of the copy needs a gradient. On a CPU it works in channels_last.
+of the copy needs a gradient. It works in the layout of the network, on a CPU in channels_last.
 
 A network lists its pairs of layers in `FOLDS` (networks.py). One without `FOLDS` is attacked as it is:
 folding only saves time. Rounding differs in the last bits, so whether an attack succeeded is decided by
@@ -130,8 +130,9 @@ class FoldedCopy:
         self.others = [(module, network.get_submodule(name)) for name, module in rest]
         # Hooks that count the model's passes count those of the copy too.
         network._forward_hooks = model._forward_hooks
-        placed(network, self.place[0])
-        if self.place[0].type == "cpu":
+        last = self.place[0].type == "cpu" or _channels_last(model)
+        placed(network, self.place[0], last)
+        if last:
             network.register_forward_pre_hook(lambda _, inputs: ChannelsLast.apply(*inputs))
         if model._compiled_call_impl is not None:
             network.compile()  # a copy of a compiled network is a plain one
@@ -163,6 +164,12 @@ class FoldedCopy:
 
 def _tensors(layer: nn.Module) -> list[Tensor]:
     return [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
+
+
+def _channels_last(model: nn.Module) -> bool:
+    """Was it placed so? In kernels of one pixel, or for one channel, the layouts are the same."""
+    kernels = [layer.weight for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+    return any(not kernel.is_contiguous() for kernel in kernels)
 
 
 def _place(model: nn.Module) -> tuple[torch.device, torch.dtype]:

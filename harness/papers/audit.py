@@ -4,12 +4,13 @@ Writes reports/published/audit.md. Rules find the contradictions, so a new one i
 statements.csv would be found too. They do not say who is wrong, and they allow for rounding.
 """
 
+import argparse
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
 import pandas as pd
 
-from harness.core.files import write_whole
+from harness.core.files import in_markdown, write_whole
 from harness.papers import experiments, statements
 from harness.papers.published import PUBLISHED, ROUNDING, ROW, Finding, Papers, differing
 
@@ -149,10 +150,11 @@ def audit(papers: Papers) -> str:
         findings = list(rule(papers))
         lines += ["", f"## {title} ({len(findings)})", "", f"{rule.__doc__}", ""]
         lines += ["| where | found |", "|---|---|"]
-        lines += [f"| {finding.where} | {finding.found} |" for finding in findings]
+        lines += [f"| {in_markdown(one.where)} | {in_markdown(one.found)} |" for one in findings]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
+    argparse.ArgumentParser(description="Check the published numbers.").parse_args()
     write_whole(PUBLISHED / "audit.md", audit(Papers.read()))
     print(f"the audit is at {PUBLISHED / 'audit.md'}")

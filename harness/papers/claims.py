@@ -17,7 +17,7 @@ import pandas as pd
 
 from harness.core.config import read_claims
 from harness.core.errors import unknown
-from harness.core.files import write_whole
+from harness.core.files import in_csv, in_markdown, write_whole
 from harness.grid.plan import Plan, reported
 from harness.papers.comparisons import Every, Number, Tree, comparisons
 from harness.papers.measured import Measured, planned_cells
@@ -132,7 +132,7 @@ def markdown(table: pd.DataFrame, notice: str) -> str:
     lines = [
         "# The papers' claims",
         "",
-        f"*{notice}*",
+        f"*{in_markdown(notice)}*",
         "",
         f"Published numbers: {theirs}. Ours: {ours}.",
         "",
@@ -149,9 +149,9 @@ def markdown(table: pd.DataFrame, notice: str) -> str:
         "|---|---|---|",
     ]
     for row in table.itertuples():
-        theirs = f"**{row.published_verdict}**: {row.published_numbers}"
-        ours = f"**{row.our_verdict}**: {row.our_numbers}"
-        lines.append(f"| {row.claim} ({row.source}) | {theirs} | {ours} |")
+        theirs = f"**{row.published_verdict}**: {in_markdown(row.published_numbers)}"
+        ours = f"**{row.our_verdict}**: {in_markdown(row.our_numbers)}"
+        lines.append(f"| {in_markdown(f'{row.claim} ({row.source})')} | {theirs} | {ours} |")
     return "\n".join(lines) + "\n"
 
 
@@ -162,5 +162,5 @@ def main() -> None:
     table = judge(plan, read(plan, options.claims), options.results, options.reports)
     path = options.reports / plan.name / "claims.md"
     write_whole(path, markdown(table, plan.scale["notice"]))
-    write_whole(path.with_suffix(".csv"), table.to_csv(index=False))
+    write_whole(path.with_suffix(".csv"), in_csv(table))
     print(f"the verdicts are at {path}")

@@ -5,12 +5,14 @@ that begin so, what is `Certain:`, what is a `Guess:`, what a `Deviation:`, and 
 `Compared:` with the method's official code. fidelity.md has the text before the table.
 """
 
+import argparse
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from harness.core.config import read_grid
+from harness.core.files import in_markdown
 from harness.grid.build import registry
 
 _PARTS = ("certain", "guess", "deviation", "compared")
@@ -32,7 +34,7 @@ def fidelity(grid: dict[str, Any]) -> str:
     lines = Path(__file__).with_suffix(".md").read_text().splitlines()
     for name, cls in registry(grid["registry"]).items():
         about = parts(sys.modules[cls.__module__].__doc__ or "")
-        presets = [preset for preset, entry in grid["presets"].items() if name in entry]
+        presets = [in_markdown(one) for one, entry in grid["presets"].items() if name in entry]
         recipes = ", ".join(["unified", *presets])
         cells = [about.get(part, "").replace("|", "\\|") or "-" for part in ("paper", *_PARTS)]
         lines.append(f"| `{name}` | {cells[0]} | {recipes} | " + " | ".join(cells[1:]) + " |")
@@ -40,4 +42,5 @@ def fidelity(grid: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description="Print docs/fidelity.md.").parse_args()
     sys.stdout.write(fidelity(read_grid()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.core import paths
 from harness.core.statistics import Difference, paired
-from harness.evaluation.records import read_records, value
+from harness.evaluation.records import read_evaluation, value
 from harness.evaluation.trust import checks_path, read_checks
 from harness.grid.artefacts import Cell
 from harness.grid.columns import Column, Formula
@@ -154,10 +154,10 @@ class Measured(Source):
         }
 
     def _read(self, run: str, cells: list[Cell]) -> None:
-        path = paths.records(self.results, self.plan.evaluations[run].id)
-        if not path.exists():
+        evaluation = self.plan.evaluations[run]
+        if not paths.records(self.results, evaluation.id).exists():
             return
-        records, about = read_records(path, run)
+        records, about = read_evaluation(self.results, evaluation)
         self._labels[run] = about["labels"]
         for cell in cells:
             if cell.formula.op != "measured":

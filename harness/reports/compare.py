@@ -4,7 +4,8 @@ Prints what the first row has more than each other one (than all, if none is nam
 interval and the p-value of the paired test, not corrected for the number of comparisons. Of a table
 alone it prints how far our order of its rows is the papers': Kendall's tau, column by column, 1 for the
 same order and -1 for its reverse, with the p-value that the two have nothing to do with each other.
-Torch-free.
+With `--against SCALE` each row is compared with itself at another scale, which has the same test images
+and another recipe: bfloat16, for example. Torch-free.
 """
 
 import argparse
@@ -22,36 +23,66 @@ from harness.evaluation.records import read_artefact, value
 from harness.grid.plan import Plan, reported
 from harness.reports.cells import cells
 
+Images = dict[tuple[str, str, str, str], np.ndarray]  # data set, network, row, column -> seeds x images
+FIELDS = ["dataset", "network", "against", "column", "one", "other", "difference"]
+FIELDS += ["low", "high", "p", "n", "seeds"]
 
-def differences(plan: Plan, name: str, one: str, others: Sequence[str], results: Path) -> pd.DataFrame:
-    """A line per data set, network, other row and column. All in percent."""
-    artefact = plan.artefact(name)
-    known = list(dict.fromkeys(row.method for row in artefact.rows))
-    for method in (one, *others):
-        if method not in known:
-            raise unknown("row", method, known, name)
-    rivals = others or [method for method in known if method != one]
-    rows = tuple(row for row in artefact.rows if row.method in (one, *rivals))
+
+def survivors(plan: Plan, name: str, methods: Sequence[str], results: Path) -> Images:
+    """Which images each of the rows gets right, cell by cell; of all rows, if none is named."""
+    artefact, methods = plan.artefact(name), _known(plan, name, methods)
+    rows = tuple(row for row in artefact.rows if row.method in methods)
     read = read_artefact(replace(artefact, rows=rows), plan, results)
-    images = {
+    return {
         (cell.dataset, cell.network, cell.method, cell.column): np.stack(
             [value(cell.formula, read[run][0]) for run in cell.runs]
         )
         for cell in artefact.cells
-        if cell.method in (one, *rivals) and cell.formula.op != "measured"
+        if cell.method in methods and cell.formula.op != "measured"
     }
-    found = []
+
+
+def _known(plan: Plan, name: str, methods: Sequence[str]) -> Sequence[str]:
+    """The rows that are named, or all; a name that is not one is refused."""
+    known = list(dict.fromkeys(row.method for row in plan.artefact(name).rows))
+    for method in methods:
+        if method not in known:
+            raise unknown("row", method, known, name)
+    return methods or known
+
+
+def differences(plan: Plan, name: str, one: str, others: Sequence[str], results: Path) -> pd.DataFrame:
+    """A line per data set, network, other row and column. All in percent."""
+    _known(plan, name, [one])
+    images, found = survivors(plan, name, [one, *others] if others else [], results), []
     for (dataset, network, method, column), theirs in images.items():
         mine = images.get((dataset, network, one, column))
-        if method == one or mine is None:
-            continue
-        test = paired(mine, theirs)
-        points = [mine.mean(), theirs.mean(), test.mean, test.low, test.high]
-        shown = [round(100 * float(point), 2) for point in points]
-        seeds, n = mine.shape
-        found.append((dataset, network, method, column, *shown, test.p, n, seeds))
-    fields = ["dataset", "network", "against", "column", "one", "other", "difference"]
-    return pd.DataFrame(found, columns=[*fields, "low", "high", "p", "n", "seeds"])
+        if method != one and mine is not None:
+            found.append((dataset, network, method, column, *_tested(mine, theirs)))
+    return pd.DataFrame(found, columns=FIELDS)
+
+
+def across(plan: Plan, other: Plan, name: str, methods: Sequence[str], results: Path) -> pd.DataFrame:
+    """A line per data set, network, row and column: the row at one scale against itself at another."""
+    mine, theirs = (survivors(own, name, methods, results) for own in (plan, other))
+    found = []
+    for (dataset, network, method, column), images in mine.items():
+        others = theirs.get((dataset, network, method, column))
+        if others is not None and others.shape == images.shape:
+            against = f"{method} at {other.name}"
+            found.append((dataset, network, against, column, *_tested(images, others)))
+    if not found:
+        what = f"rows of {name} with the same data set, seeds and test images at both scales"
+        raise expected(what, "none", "let the scales differ in their recipe alone")
+    return pd.DataFrame(found, columns=FIELDS)
+
+
+def _tested(mine: np.ndarray, theirs: np.ndarray) -> tuple[float, ...]:
+    """Both accuracies, their difference with its interval and p-value, images, seeds."""
+    test = paired(mine, theirs)
+    points = [mine.mean(), theirs.mean(), test.mean, test.low, test.high]
+    seeds, n = mine.shape
+    return (*(round(100 * float(point), 2) for point in points), test.p, n, seeds)
 
 
 def agreement(plan: Plan, name: str, results: Path) -> pd.DataFrame:
@@ -75,9 +106,14 @@ def main() -> None:
     parser.add_argument("artefact", help="a table or figure, such as plusplus_table1")
     parser.add_argument("one", nargs="?", help="a row of it, such as generalist_t")
     parser.add_argument("others", nargs="*", help="rows to compare it with; default: all")
+    parser.add_argument("--against", metavar="SCALE", help="compare the rows with themselves there")
     plan, options = reported(parser)
-    if options.one is None:
+    rows = [options.one, *options.others] if options.one else []
+    if options.against:
+        other = Plan.read(options.against, options.grid)
+        table = across(plan, other, options.artefact, rows, options.results)
+    elif not rows:
         table = agreement(plan, options.artefact, options.results)
     else:
-        table = differences(plan, options.artefact, options.one, options.others, options.results)
+        table = differences(plan, options.artefact, rows[0], rows[1:], options.results)
     print(table.to_string(index=False, formatters={"p": "{:.2g}".format}))

@@ -16,14 +16,13 @@ import torch
 from safetensors.torch import load as tensors_from
 from torch import nn
 
-from harness.core import paths
 from harness.core.errors import UserError, expected
-from harness.core.files import sha256, write_whole
+from harness.core.files import in_csv, in_markdown, sha256, write_whole
 from harness.core.process import provenance
 from harness.core.statistics import wilson
 from harness.data import load
 from harness.evaluation.evaluate import evaluate, evaluate_part
-from harness.evaluation.records import read_records, value
+from harness.evaluation.records import read_evaluation, value
 from harness.evaluation.trust import Check, record_checks
 from harness.grid.columns import PROTOCOLS, Columns, EvalRun
 from harness.grid.plan import Plan
@@ -55,7 +54,7 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
         return
     evaluate(evaluation, model, name, options.results, device)
 
-    records, about = read_records(paths.records(options.results, evaluation.id))
+    records, about = read_evaluation(options.results, evaluation)
     rows = []
     for column in shown:
         flags = value(column.formula, records)
@@ -122,17 +121,16 @@ def write_report(
     page = environment().get_template("external.html.j2")
     rows = table.to_dict("records")
     html = page.render(options=options, rows=rows, checks=checks, made=provenance())
-    lines = [f"# {options.model} on {options.data}", ""]
+    lines = [f"# {in_markdown(f'{options.model} on {options.data}')}", ""]
     lines += ["| column | accuracy | 95 % | n | gradient calls |", "|---|---:|---|---:|---:|"]
-    lines += [
-        f"| {r['column']} | {r['accuracy']:.2f} | {r['low']:.2f} to {r['high']:.2f} | {r['n']} | "
-        f"{r['gradient_calls']} |"
-        for r in rows
-    ]
+    for row in rows:
+        interval = f"{row['low']:.2f} to {row['high']:.2f}"
+        cells = (in_markdown(row["column"]), f"{row['accuracy']:.2f}", interval, row["n"])
+        lines.append(f"| {' | '.join(map(str, (*cells, row['gradient_calls'])))} |")
     lines += ["", "| check | verdict | found |", "|---|---|---|"]
-    lines += [
-        f"| {c.name} {c.norm or ''} | {'held' if c.ok else '**failed**'} | {c.found} |" for c in checks
-    ]
-    write_whole(folder / "table.csv", table.to_csv(index=False))
+    for check in checks:
+        verdict, found = "held" if check.ok else "**failed**", in_markdown(check.found)
+        lines.append(f"| {in_markdown(check.name)} {check.norm or ''} | {verdict} | {found} |")
+    write_whole(folder / "table.csv", in_csv(table))
     write_whole(folder / "report.md", "\n".join(lines) + "\n")
     write_whole(folder / "report.html", html)

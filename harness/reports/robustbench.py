@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.core import paths
 from harness.core.config import read_papers
 from harness.core.files import write_whole
-from harness.evaluation.records import Record, read_records, value
+from harness.evaluation.records import Record, read_evaluation, value
 from harness.evaluation.trust import Check, read_checks
 from harness.grid.artefacts import Entry, entries
 from harness.grid.plan import Plan, reported
@@ -90,8 +89,7 @@ def write_entries(plan: Plan, results: Path, reports: Path) -> list[Path]:
     }
     for name, candidates in found.items():
         entry, reported = _reported(candidates, tables)
-        file = paths.records(results, plan.evaluations[entry.run].id)
-        records, _ = read_records(file, entry.run)
+        records, _ = read_evaluation(results, plan.evaluations[entry.run])
         checks = read_checks(plan, entry.artefact.name, reports)[entry.run]["checks"]
         info = model_info(plan, entry, records, checks, reported, papers)
         path = reports / plan.name / "robustbench" / f"{name}.json"

@@ -5,12 +5,13 @@ number, the best two of a column marked as the papers mark them.
 """
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from harness.core.files import write_whole
+from harness.core.files import in_csv, in_markdown, one_line, write_whole
 from harness.evaluation.records import read_artefact
 from harness.evaluation.trust import write_checks
 from harness.grid.artefacts import Artefact
@@ -27,6 +28,10 @@ AUTOATTACK = {
 _MARKDOWN = {"best": "**{}**", "second": "<u>{}</u>", "": "{}", "±": " ± ", "†": "†", "‡": "‡"}
 _LATEX = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
 _LATEX |= {"±": r" $\pm$ ", "†": r"$^\dagger$", "‡": r"$^\ddagger$"}
+_SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "#$%&_{}"})
+_SIGNS |= str.maketrans({"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\^{}"})
+_SIGNS |= str.maketrans({"[": "{[}", "*": "{*}"})  # behind the end of a row they are its arguments
+_MATHS = {"l_inf": r"$\ell_{\infty}$", "l_2": r"$\ell_{2}$", "lambda": r"$\lambda$"}
 
 
 def _number(cell: pd.Series, signs: dict[str, str]) -> str:
@@ -46,18 +51,19 @@ def _wide(
         wide = part.assign(text=text).pivot(index="method", columns="column", values="text")
         labels = part.drop_duplicates("method").set_index("method").label
         wide = wide.loc[labels.index, list(artefact.columns)]
-        wide.insert(0, "Method", labels)
+        wide.insert(0, "Method", labels, allow_duplicates=True)
         yield " with ".join(map(str, keys)), part.iloc[0], wide
 
 
 def markdown(table: pd.DataFrame, artefact: Artefact, notice: str, shortened: str = "") -> str:
-    lines = [f"# {artefact.title}", "", f"*{notice}*", ""]
+    lines = [f"# {in_markdown(artefact.title)}", "", f"*{in_markdown(notice)}*", ""]
     lines += _measured_how(table, artefact, shortened)
     for what, first, wide in _wide(table, artefact, _MARKDOWN):
         lines += [f"## {what}, measured with {first.measured_with} on {first.measured_on}", ""]
-        lines += ["| " + " | ".join(wide.columns) + " |"]
+        lines += ["| " + " | ".join(map(in_markdown, wide.columns)) + " |"]
         lines += ["|---" + "|---:" * (len(wide.columns) - 1) + "|"]
-        lines += ["| " + " | ".join(row) + " |" for row in wide.itertuples(index=False, name=None)]
+        for label, *values in wide.itertuples(index=False, name=None):
+            lines += ["| " + " | ".join([in_markdown(label), *values]) + " |"]
         lines += [""]
     return "\n".join([*lines, *_footnotes(table)]) + "\n"
 
@@ -67,7 +73,7 @@ def _measured_how(table: pd.DataFrame, artefact: Artefact, shortened: str) -> li
     lines = []
     if artefact.protocol != PROTOCOLS[0]:
         calls = table.groupby("column", sort=False).gradient_calls.max()
-        made = ", ".join(f"{column}: {count}" for column, count in calls.items() if count)
+        made = ", ".join(f"{in_markdown(name)}: {count}" for name, count in calls.items() if count)
         lines.append(f"Protocol `{artefact.protocol}`. Gradient calls really made: {made}.")
     if artefact.autoattack:
         lines.append(AUTOATTACK[artefact.autoattack])
@@ -86,7 +92,7 @@ def _footnotes(table: pd.DataFrame) -> list[str]:
     lines = []
     for name, part in table.groupby("measured_on", sort=False):
         for source in unofficial(part):
-            lines += [f"Images of {name}: {source}.", ""]
+            lines += [f"Images of {name}: {in_markdown(source)}.", ""]
     lines.append("**best**, <u>second best</u> of a column.")
     if (table.selection == "paper-test").any():
         lines.append("† the checkpoint was selected on test data, as in the papers.")
@@ -96,12 +102,14 @@ def _footnotes(table: pd.DataFrame) -> list[str]:
         places = [key for key in ("dataset", "network") if table[key].nunique() > 1]
         for (*place, label), part in doubted.groupby([*places, "label"], sort=False):
             every = dict.fromkeys("; ".join(part.failed_checks).split("; "))
-            lines.append(f"- {', '.join([label, *place])}: {'; '.join(every)}")
+            failed = f"{', '.join([label, *place])}: {'; '.join(every)}"
+            lines.append(f"- {in_markdown(failed)}")
     return lines
 
 
 def latex(table: pd.DataFrame, artefact: Artefact, notice: str) -> str:
-    lines = [f"% {notice}", f"% {artefact.title}; ours (published), booktabs needed"]
+    title, notice = one_line(artefact.title), one_line(notice)
+    lines = [f"% {notice}", f"% {title}; ours (published), booktabs needed"]
     for what, _, wide in _wide(table, artefact, _LATEX):
         columns = "l" + "r" * (len(wide.columns) - 1)
         lines += [f"% {what}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
@@ -113,11 +121,9 @@ def latex(table: pd.DataFrame, artefact: Artefact, notice: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    text = text.replace("l_inf", r"$\ell_{\infty}$").replace("l_2", r"$\ell_{2}$")
-    text = text.replace("lambda", r"$\lambda$")
-    parts = text.split("$")  # even parts are plain text
-    parts[::2] = [part.replace("_", r"\_").replace("%", r"\%") for part in parts[::2]]
-    return "$".join(parts)
+    """A label in LaTeX, its norms and lambda as in the papers."""
+    parts = re.split(f"({'|'.join(_MATHS)})", one_line(text))
+    return "".join(_MATHS.get(part) or part.translate(_SIGNS) for part in parts)
 
 
 def write_table(plan: Plan, name: str, results: Path, reports: Path) -> None:
@@ -127,7 +133,7 @@ def write_table(plan: Plan, name: str, results: Path, reports: Path) -> None:
     stem, notice = reports / plan.name / "tables" / name, plan.scale["notice"]
     write_whole(stem.with_suffix(".md"), markdown(table, artefact, notice, budget(plan)))
     write_whole(stem.with_suffix(".tex"), latex(table, artefact, notice))
-    write_whole(stem.with_suffix(".csv"), table.to_csv(index=False))
+    write_whole(stem.with_suffix(".csv"), in_csv(table))
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ A checkpoint is a file from which a run continues; it has a checksum and no pick
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from harness.core.errors import expected
 from harness.core.files import read_with_checksum, write_with_checksum
 from harness.core.paths import AFTER
 from harness.data import load
+from harness.machine.device import tf32
 from harness.training.batches import on_device, seeded
 from harness.training.contracts import Clock, Ensemble, Lab, Training
 from harness.training.runs import TrainRun
@@ -49,6 +51,7 @@ class Selector:
             split = "test" if run.selection.use == "paper-test" else "validation"
             self.images = load(run.dataset, split)
 
+    @tf32(False)
     def judge(self, training: Training, epoch: int) -> dict[str, float]:
         """Natural accuracy, mean robust accuracy, and, if there are several norms, that of each."""
         if self.run.selection.use == "last":
@@ -83,6 +86,7 @@ class Watcher:
         self.x, self.y = lab.validation.x[:examples], lab.validation.y[:examples]
         self.images: dict[str, Tensor] = {}  # "<epoch>:<network>" -> uint8
 
+    @tf32(False)
     def measure(self, training: Training, clock: Clock) -> dict[str, float]:
         """The epoch's numbers; `clock` is that of its last step."""
         if not isinstance(training, Ensemble):
@@ -179,13 +183,17 @@ def save_checkpoint(
     write_with_checksum(path, buffer.getvalue())
 
 
-def read_checkpoint(path: Path, run: TrainRun, device: torch.device) -> dict[str, Any] | None:
-    """What `save_checkpoint` wrote, if anything; refused if damaged or another run's."""
+def read_checkpoint(path: Path, run: TrainRun) -> dict[str, Any] | None:
+    """What `save_checkpoint` wrote, if anything, on the CPU; refused if damaged or another run's."""
     if not path.exists():
         return None
     payload = io.BytesIO(read_with_checksum(path, "checkpoint"))
     try:
-        state = torch.load(payload, map_location=device, weights_only=True)
+        with zipfile.ZipFile(payload) as archive:  # torch compresses nothing: so it unpacks to no more
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("compressed members")
+        payload.seek(0)
+        state = torch.load(payload, map_location="cpu", weights_only=True)
         owner = state["run"]
     except Exception as error:  # a wrong or hostile file fails in many ways
         reason = str(error).partition("\n")[0]

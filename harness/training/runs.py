@@ -11,6 +11,7 @@ from harness.attacks.attack import ORDERS, Threat
 from harness.attacks.pgd import PGD
 from harness.core.errors import expected, unknown
 from harness.core.paths import fingerprint
+from harness.machine.device import Arithmetic
 from harness.training.contracts import Method
 
 SELECTIONS = ("last", "validation", "paper-test")
@@ -43,11 +44,17 @@ class Recipe:
     augment: Augment
     examples: int | None = None  # train on the first n images only
     amp: str | None = None  # "bf16": steps under autocast, for GPUs; evaluation stays in float32
+    tf32: bool | None = None  # steps on a GPU in TF32 or without it; None: as torch has it
+    deterministic: bool | None = None  # the same bits on a GPU every time, also after a stop
     compile: bool | None = None  # torch.compile, checked against the plain network at the start
 
     def __post_init__(self) -> None:
         if self.amp not in (None, "bf16"):
             raise unknown("precision", self.amp, ("bf16",), "a recipe's amp")
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        return Arithmetic(self.amp is not None, self.tf32, bool(self.deterministic))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Train one run, resumably: `python -m harness train --scale smoke --run ID`.
 
 The batch of a step is a pure function of (run, epoch, step): nothing of the data order needs to be
-saved, and a run continued from its checkpoint ends bitwise where an undisturbed one ends. A checkpoint
-is written after each epoch, every ten minutes, and on SIGTERM.
+saved, and a run continued from its checkpoint ends bitwise where an undisturbed one ends; on a GPU if
+its recipe says `deterministic`. A checkpoint is written after each epoch, every ten minutes, and on
+SIGTERM.
 """
 
 import time
@@ -33,30 +34,38 @@ _SAVE_SECONDS = 600.0  # an epoch of ImageNet is hours
 
 
 def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
-    entry = SETS[run.dataset]
+    entry, arithmetic = SETS[run.dataset], run.recipe.arithmetic
+    channels_last = arithmetic.channels_last(device)
     seed, sample = seed_from(run.seed, "weights"), whole(run.dataset, "train", device, _SAMPLE)
 
     def fresh() -> nn.Module:
-        model = placed(new_model(run.network, entry.channels, entry.classes, seed), device)
+        model = new_model(run.network, entry.channels, entry.classes, seed)
+        model = placed(model, device, channels_last)
         if run.recipe.compile:
             return compiled(model, sample.x[: run.recipe.batch_size])
         return synchronize(model) if distributed.is_together() else model
 
+    parents = (load_model(results, parent) for parent in run.parents)
     return Lab(
         new_model=fresh,
-        parents=tuple(placed(load_model(results, parent), device) for parent in run.parents),
+        parents=tuple(placed(parent, device, channels_last) for parent in parents),
         num_classes=entry.classes,
         generator=lambda role: seeded(device, run.seed, role),
         device=device,
         validation=whole(run.dataset, "validation", device),
         sample=sample,
-        amp=run.recipe.amp is not None,
+        arithmetic=arithmetic,
     )
 
 
 def train(run: TrainRun, results: Path, device: torch.device) -> None:
     """Train a run to its end, from its checkpoint if it has one, and write its model."""
-    live = LiveRun(run, results, device)
+    with run.recipe.arithmetic.applied():
+        _train(LiveRun(run, results, device))
+
+
+def _train(live: "LiveRun") -> None:
+    run = live.run
     try:
         for epoch in range(live.at.epoch, run.recipe.epochs):
             live.train_epoch(epoch)
@@ -93,7 +102,7 @@ class LiveRun:
         self.saved = time.monotonic()
 
     def _resume(self) -> None:
-        state = read_checkpoint(self.checkpoint, self.run, self.device)
+        state = read_checkpoint(self.checkpoint, self.run)
         if state is None:
             return
         self.training.load_state_dict(state["training"])
@@ -181,13 +190,14 @@ class LiveRun:
             "threads": torch.get_num_threads(),
             "processes": distributed.size(),
             "device": device_name(self.device),
+            "arithmetic": self.run.recipe.arithmetic.as_json(self.device),
             "made": provenance(),
         }
 
 
 def take_step(training: Training, batches: Batches, order: Tensor, clock: Clock) -> Mapping[str, float]:
     """One step on its batch; what it reports, as means over the whole batch."""
-    with autocast(batches.device, batches.run.recipe.amp is not None):
+    with autocast(batches.device, batches.run.recipe.arithmetic.amp):
         reported = training.step(batches.at(order, clock.epoch, clock.step), clock)
     return distributed.batch_mean(reported)
 
@@ -198,6 +208,11 @@ def device_name(device: torch.device) -> str:
 
 def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> None:
     """Take a few real steps of a run and print their cost; write nothing."""
+    with run.recipe.arithmetic.applied():
+        _rehearse(run, results, device, steps)
+
+
+def _rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> None:
     batches, lab = Batches(run, device), make_lab(run, results, device)
     training, order = run.method.start(lab), batches.order(0)
     for step in range(steps):

@@ -5,11 +5,11 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import ROOT
+from conftest import ROOT, records_in
 
 from harness.core.paths import read_description
 from harness.core.statistics import interval
-from harness.evaluation.records import read_records, value
+from harness.evaluation.records import value
 from harness.grid.columns import CASCADE, COMPONENTWISE, Formula
 from harness.grid.plan import Plan
 
@@ -22,7 +22,8 @@ def records(run):
     """All that the record files of a run hold; they say which weights they are of."""
     found = {}
     for path in RESULTS.glob(f"records/{run}-*.npz"):
-        own, about = read_records(path, run)
+        own, about = records_in(path)
+        assert about["run"] == run
         assert about["weights"] == read_description(RESULTS, run)["sha256"]
         found |= own
     return found

@@ -8,9 +8,8 @@ import pytest
 import torch
 from conftest import run_of
 
-from harness.core import paths
 from harness.evaluation.evaluate import evaluate
-from harness.evaluation.records import read_records
+from harness.evaluation.records import read_evaluation
 from harness.grid.columns import EvalRun
 from harness.grid.plan import Plan
 from harness.models.networks import load_model
@@ -30,7 +29,7 @@ def measure(slug: str, results) -> dict[str, float]:
     wanted = [dataclasses.replace(probe, examples=500) for probe in probes]
     evaluation = EvalRun(run.id, tuple(wanted))
     evaluate(evaluation, load_model(results, run.id), "", results, torch.device("cpu"))
-    records, _ = read_records(paths.records(results, evaluation.id))
+    records, _ = read_evaluation(results, evaluation)
     found = zip(COLUMNS, wanted, strict=True)
     return {column: 100 * records[probe.id].correct.mean() for column, probe in found}
 

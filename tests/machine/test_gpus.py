@@ -115,7 +115,7 @@ def test_a_forked_job_holds_its_device_to_the_end(plan, pool, start, tmp_path, m
     """Also while its client is dead already: it may still be computing there."""
     address, server = launched()
     run = run_of(plan, "nt").id
-    words = ["train", "--scale", "ci", "--run", run, "--rehearse", "1000000"]
+    words = ["train", "--scale", "ci", "--run", run, "--rehearse", "1000000", "--device", "cpu"]
     monkeypatch.chdir(tmp_path)
     client = start("-m", "harness", "start", "--gpus", "2", *words, **{ADDRESS: address})
     assert "step 1" in client.stdout.readline()
@@ -179,7 +179,8 @@ def test_snakemake_shares_out_the_users_devices(tmp_path):
     content["artefacts"] = {ARTEFACT: content["artefacts"][ARTEFACT] | table}
     (tmp_path / "grid.yaml").write_text(yaml.safe_dump(content))
     words = f"-m snakemake --snakefile {ROOT}/Snakefile --cores 4 --resources gpu=2 --until train"
-    words += f" --config scale=ci grid=grid.yaml -- {ARTEFACT}"
+    # No such devices are there, so the jobs compute on the CPU, which would ask for none.
+    words += f" --set-resources train:gpu=1 --config scale=ci device=cpu grid=grid.yaml -- {ARTEFACT}"
     own = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "OMP_NUM_THREADS": "1", VISIBLE: "2,3"}
     done = subprocess.run(
         [sys.executable, *words.split()],
@@ -212,4 +213,8 @@ def test_the_locks_are_where_nobody_else_writes(tmp_path, monkeypatch):
     _folder().rmdir()
     (tmp_path / "cache" / "generalist-gpus").symlink_to(tmp_path)
     with pytest.raises(UserError, match="a folder of your own"):
+        _folder()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "own"))
+    _folder().chmod(0o777)
+    with pytest.raises(UserError, match="where others may write"):
         _folder()

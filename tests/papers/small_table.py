@@ -1,13 +1,12 @@
 """A small table, records of it on disk, and claims about it."""
 
 import copy
-import json
 
 import numpy as np
 
 from harness.core import paths
-from harness.core.files import write_whole
-from harness.evaluation.records import Record, read_records, write_records
+from harness.core.files import write_json
+from harness.evaluation.records import Record, read_evaluation, write_records
 from harness.evaluation.trust import checks_path, model_checks
 from harness.grid.plan import Plan
 from harness.papers.claims import judge, parse
@@ -15,6 +14,7 @@ from harness.papers.claims import judge, parse
 ARTEFACT = "cvpr23_table1a"
 PLACE = f"{ARTEFACT}/cifar10/resnet18"
 METHODS = ["nt", "at", "trades6", "fat"]
+N = 1000  # images
 
 
 def small_plan(plan, **scale):
@@ -22,7 +22,8 @@ def small_plan(plan, **scale):
     grid = copy.deepcopy(plan.grid)
     entry = {**grid["artefacts"][ARTEFACT], "methods": METHODS, "columns": ["NAT", "PGD20"]}
     grid["artefacts"] = {ARTEFACT: entry}
-    return Plan(grid, {**plan.scale, **scale}, "ci")
+    test = {**plan.scale["test"], "examples": N}
+    return Plan(grid, {**plan.scale, "test": test, **scale}, "ci")
 
 
 def seeded_plan(plan):
@@ -39,7 +40,7 @@ def record(correct) -> Record:
     return Record(correct, correct.astype(np.int16), stage, 1, 20, 1, 1)
 
 
-def store(plan, results, accuracies, n=1000, checks=(), shuffled=()):
+def store(plan, results, accuracies, n=N, checks=(), shuffled=()):
     """Records on disk; a method's accuracies are those of its columns, one pair per seed.
 
     The images that a worse model gets right are among those of a better one, unless `shuffled`.
@@ -75,12 +76,12 @@ def reports_of(plan, results):
     for name, artefact in plan.artefacts.items():
         found = {}
         for run in {run for cell in artefact.cells for run in cell.runs}:
-            path = paths.records(results, plan.evaluations[run].id)
-            if path.exists():
-                checks = model_checks(plan, artefact, run, read_records(path, run))
+            if paths.records(results, plan.evaluations[run].id).exists():
+                own = read_evaluation(results, plan.evaluations[run])
+                checks = model_checks(plan, artefact, run, own)
                 found[run] = {"checks": [check.as_json() for check in checks]}
         if found:
-            write_whole(checks_path(results / "reports", plan, name), json.dumps(found))
+            write_json(checks_path(results / "reports", plan, name), found)
     return results / "reports"
 
 

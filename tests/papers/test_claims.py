@@ -175,8 +175,9 @@ def test_what_a_scale_leaves_out_is_printed_all_the_same(plan, on_paper):
 # --- files
 
 
-def test_the_command(small, tmp_path):
-    store(small, tmp_path / "results", {name: (0.9, 0.5) for name in METHODS})
+def test_the_command(plan, tmp_path):
+    small = small_plan(plan, test=plan.scale["test"])
+    store(small, tmp_path / "results", {name: (0.9, 0.5) for name in METHODS}, n=60)
     shutil.move(reports_of(small, tmp_path / "results"), tmp_path / "reports")
     grid, claims = tmp_path / "grid.yaml", tmp_path / "claims.yaml"
     grid.write_text(yaml.safe_dump(dict(small.grid)))

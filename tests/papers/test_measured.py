@@ -4,7 +4,7 @@ import copy
 from dataclasses import replace
 
 import pytest
-from small_table import ARTEFACT, BEST, METHODS, PLACE, judged, seeded_plan, small_plan, store
+from small_table import ARTEFACT, BEST, METHODS, PLACE, judged, record, seeded_plan, small_plan, store
 
 from harness.core import paths
 from harness.evaluation.records import write_records
@@ -162,8 +162,10 @@ def test_minutes_are_compared_as_numbers(small, tmp_path):
     plan = copy.copy(small)
     plan.artefacts = {ARTEFACT: replace(artefact, cells=tuple(cells))}
     for seconds, cell in zip((60, 120, 300, 180), cells, strict=True):
-        path = paths.records(tmp_path, plan.evaluations[cell.runs[0]].id)
-        write_records(path, {}, {"checks": [], "trained": {"seconds": seconds}})
+        evaluation = plan.evaluations[cell.runs[0]]
+        records = {probe.id: record([True]) for probe in evaluation.probes}
+        about = {"checks": [], "trained": {"seconds": seconds}}
+        write_records(paths.records(tmp_path, evaluation.id), records, about)
     order = {"order": ["at", "fat", "trades6"], "columns": ["minutes"], "lower": True, "in": "here"}
     row = judged(plan, tmp_path, order)
     assert row.our_verdict == "holds"

@@ -35,7 +35,7 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 def store_by_class(plan, results, accuracies, each=100):
     """Records by class: method -> class -> natural accuracy; `usual` is that of the other classes."""
-    labels = np.repeat(np.arange(10), each)
+    labels = np.repeat(np.arange(10, dtype=np.int16), each)
     place = np.tile(np.arange(each), 10)
     for cell in plan.artefacts[ARTEFACT].cells:
         if cell.method in accuracies:

@@ -7,7 +7,7 @@ from conftest import ARTEFACT, METHODS
 
 from harness.core.errors import UserError
 from harness.grid.plan import Plan
-from harness.reports.compare import agreement, differences, main
+from harness.reports.compare import across, agreement, differences, main
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +68,19 @@ def test_from_the_shell(grid, built, monkeypatch, capsys):
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split()[-4:] == ["high", "p", "n", "seeds"]
     assert [line.split()[3] for line in lines][:2] == ["NAT", "PGD20"]
+
+
+def test_a_row_against_itself_at_another_scale(plan, built):
+    """There, AT is trained as NT is, so what differs is what differs between the two here."""
+    methods = plan.grid["methods"]
+    grid = {**plan.grid, "methods": {**methods, "at": methods["nt"]}}
+    there = Plan(grid, plan.scale, "there")
+    found = across(plan, there, ARTEFACT, ["at", "nt"], built / "results")
+    assert set(found.against) == {"at at there", "nt at there"}
+    rows = {name: found[found.against == f"{name} at there"] for name in ("at", "nt")}
+    assert (rows["nt"].difference == 0).all()
+    between = differences(plan, ARTEFACT, "at", ["nt"], built / "results")
+    columns = ["column", "one", "other", "difference", "low", "high", "p"]
+    pd.testing.assert_frame_equal(
+        rows["at"][columns].reset_index(drop=True), between[columns].reset_index(drop=True)
+    )

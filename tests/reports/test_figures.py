@@ -15,8 +15,10 @@ from matplotlib import image
 from test_tables import made_up, shown
 from threadpoolctl import threadpool_limits
 
+from harness.core import paths
 from harness.core.errors import UserError
-from harness.core.paths import AFTER
+from harness.core.files import write_arrays
+from harness.core.paths import AFTER, write_description
 from harness.core.statistics import interval
 from harness.evaluation.records import Record
 from harness.grid.columns import Formula
@@ -309,7 +311,7 @@ def test_learners_show_both_series(plan, monkeypatch):
     history = history.assign(**{"natural:at": [0.5, 0.75], f"natural:at{AFTER}": [np.nan, 0.25]})
     history = history.assign(**{"robust:at<-nt": [0.25, 0.5], f"robust:at<-nt{AFTER}": [np.nan, 0.5]})
     monkeypatch.setattr(curves, "read_history", lambda *_: history)
-    monkeypatch.setattr(curves, "read_arrays", lambda *_: {"1:at": np.zeros((8, 1, 4, 4))})
+    monkeypatch.setattr(Source, "trace", lambda *_: {"1:at": np.zeros((8, 1, 4, 4))})
     figure, drawn = KINDS["learners"](Source(artefact, plan, ROOT))
     natural, robust = figure.axes
     assert [line.get_ydata().tolist() for line in natural.lines] == [[50, 75], [25]]
@@ -318,6 +320,43 @@ def test_learners_show_both_series(plan, monkeypatch):
     assert labels[:2] == ["AT learner", "line: as the epoch ends"]
     assert labels[2].startswith("hollow")
     assert set(drawn.quantity) == {name for name in history if name.startswith(("nat", "rob"))}
+
+
+@pytest.fixture
+def trace(plan, tmp_path):
+    """A figure of a watched run that kept images, the run's id, and what it kept."""
+    artefact = plan.artefact("zipper_fig6")
+    run = plan.run(artefact.runs[0])
+    write_description(tmp_path, run.id, {}, [{"epoch": 1, "distance_at": 1.0, "distance_nt": 2.0}])
+    last = run.recipe.epochs
+    kept = [epoch + 1 for epoch in range(last) if run.watch.keeps_images_after(epoch, last)]
+    names = [f"{epoch}:{name}" for epoch in kept for name in ("at", "nt")]
+    images = dict.fromkeys(names, np.zeros((20, 1, 8, 8), np.uint8))
+    return Source(artefact, plan, tmp_path), run.id, images
+
+
+def test_the_images_of_a_watched_run(trace):
+    source, run, images = trace
+    write_arrays(paths.trace(source.results, run), images)
+    assert source.trace(run).keys() == images.keys()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda image: np.zeros((10**5, 1, 8, 8), np.uint8),  # more than the watch has examples
+        lambda image: image.astype(np.float32),
+        lambda image: image[:, :, :4],
+        None,
+    ],
+)
+def test_other_images_of_a_watched_run_are_refused(change, trace):
+    source, run, images = trace
+    first = next(iter(images))
+    changed = {**images, first: change(images[first])} if change else {}
+    write_arrays(paths.trace(source.results, run), changed)
+    with pytest.raises(UserError, match=r"trace\.npz, found .*; delete"):
+        source.trace(run)
 
 
 def test_an_embedding_does_not_depend_on_the_threads():

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def store(plan, folder, checks):
         records = {}
         for probe in evaluation.probes:
             share = 0.9 if probe.attack is None else 0.3 if "l2" in probe.id else 0.4
-            correct = np.arange(200) < 200 * share
+            correct = np.arange(60) < 60 * share
             stage = np.where(correct, -1, 0).astype(np.int8)
             steps = 20 if "pgd20" in probe.id else 0
             records[probe.id] = Record(correct, correct.astype(np.int16), stage, 1, steps, 1, 1)
@@ -144,11 +145,25 @@ def test_every_method_has_a_paper(plan):
     assert {*papers["rows"].values(), *papers["methods"].values()} == set(papers["papers"])
 
 
+def test_labels_make_harmless_and_different_file_names(plan):
+    """In a file's name Snakemake fills in {b} and <b>."""
+    grid = copy.deepcopy(plan.grid)
+    table = {k: v for k, v in grid["artefacts"]["cvpr23_table1a"].items() if k != "methods"}
+    labels = ["a {b}", "a <b>", "a [b]*", "0.5, 1"]
+    grid["axes"] = {"gamma": {label: {"gamma": [n / 9] * 4} for n, label in enumerate(labels)}}
+    vary = [{"of": "generalist_d_nt_linf", "over": ["gamma"]}]
+    grid["artefacts"] = {"cvpr23_table1a": {**table, "vary": vary, "columns": ["NAT", "AA"]}}
+    names = list(entries(Plan(grid, plan.scale, "ci").artefacts))
+    assert len(set(names)) == len(labels)
+    assert all(re.fullmatch(r"[\w .,~+=()-]+", name) for name in names)
+    assert names[-1] == "cifar10_resnet18_generalist_d_nt_linf~0.5, 1_Linf"
+
+
 def test_a_method_of_one_s_own_goes_by_its_label(small, tmp_path):
     store(small, tmp_path, [])
     (entry,) = entries(small.artefacts)["cifar10_resnet18_mine_Linf"]
     path = paths.records(tmp_path / "results", small.evaluations[entry.run].id)
-    records, _ = read_records(path)
+    records, _ = read_records(path, small.evaluations[entry.run])
     mine = model_info(small, entry, records, [], None, {**read_papers(), "methods": {}})
     assert (mine["name"], mine["authors"], mine["venue"]) == ("mine", "", "")
 

@@ -16,8 +16,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from harness.core import paths
-from harness.evaluation.records import read_records
+from harness.evaluation.records import read_evaluation
 from harness.grid.plan import Plan
 from harness.jobs import bill, meter
 from harness.papers.fidelity import fidelity
@@ -143,7 +142,7 @@ def test_an_attack_outside(clone, monkeypatch):
     (run,) = plan.artefacts["noise_table"].runs
     probe = plan.columns.probe("Noise", "digits")
     assert probe.attack.draws == 20
-    records = read_records(paths.records(clone / "results", plan.evaluations[run].id))[0]
+    records = read_evaluation(clone / "results", plan.evaluations[run])[0]
     assert 0 < records[probe.id].forward_examples <= bill.of_evaluation((probe,)).all_forward
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from fractions import Fraction
 
 import pandas as pd
 import pytest
@@ -11,10 +12,13 @@ from conftest import run_of, weights
 from harness.core import paths
 from harness.core.config import read_grid, read_scale
 from harness.core.errors import UserError
+from harness.evaluation.probing import evaluate_family, inspect
 from harness.grid.plan import Plan
-from harness.machine.device import compiled
+from harness.machine.device import Arithmetic, compiled
 from harness.models.folding import folded
-from harness.models.networks import load_model
+from harness.models.networks import ResNet, load_model
+from harness.training import train as training
+from harness.training.runs import Watch
 from harness.training.train import train
 
 CPU = torch.device("cpu")
@@ -38,6 +42,7 @@ def test_a_scale_may_ask_for_either():
     scale["recipe"] |= {"amp": "bf16", "compile": True}
     recipe = next(iter(Plan(read_grid(), scale, "ci").runs.values())).recipe
     assert (recipe.amp, recipe.compile) == ("bf16", True)
+    assert recipe.arithmetic == Arithmetic(amp=True, tf32=None, deterministic=False)
 
 
 def test_an_unknown_precision_is_refused(plan):
@@ -52,6 +57,41 @@ def test_bfloat16_learns_the_same_in_other_bits(plan, tmp_path):
     assert weights(half[0]).dtype == torch.float32
     assert half[1].loss.iloc[-1] < half[1].loss.iloc[0]
     assert half[1].loss.to_numpy() == pytest.approx(plain[1].loss.to_numpy(), rel=0.05)
+
+
+def test_verdicts_are_reached_in_full_float32(plan, tmp_path, monkeypatch):
+    """In selection, watching and evaluation; steps are as the recipe says."""
+    seen: dict[bool, set] = {True: set(), False: set()}  # inside steps, and outside
+    inside = {"step": False}
+
+    def note(module, inputs):
+        if isinstance(module, ResNet):
+            places = (torch.backends.cudnn, torch.backends.cuda.matmul)
+            seen[inside["step"]].add(tuple(place.allow_tf32 for place in places))
+
+    step = training.take_step
+
+    def marked(*about):
+        inside["step"] = True
+        try:
+            return step(*about)
+        finally:
+            inside["step"] = False
+
+    monkeypatch.setattr(training, "take_step", marked)
+    attack = plan.columns.pgd("digits", "linf", 2)
+    watch = Watch(attack, examples=10, moments=(Fraction(1),))
+    run = run_of(plan, "generalist_d_nt_linf@validated", watch=watch)
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(note)
+    try:
+        model, _ = trained(changed(run, tf32=True), tmp_path)
+        x, y = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.long)
+        probes = [probe for own in plan.evaluations.values() for probe in own.probes if probe.attack]
+        evaluate_family(model, probes[:1], x, y, torch.Generator())
+        inspect(model, x, y, {"linf": attack.ball})
+    finally:
+        hook.remove()
+    assert seen == {True: {(True, True)}, False: {(False, False)}}
 
 
 def test_bfloat16_reaches_learners_in_processes_of_their_own(plan, tmp_path):

@@ -1,9 +1,11 @@
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 
 import pytest
@@ -129,6 +131,22 @@ def test_a_checkpoint_of_another_run_is_refused(plan, tmp_path):
     target.write_bytes(checkpoint.read_bytes())
     with pytest.raises(UserError, match="found one of"):
         train(other, tmp_path, CPU)
+
+
+def test_a_compressed_checkpoint_is_refused(plan, tmp_path):
+    """Few bytes of it could unpack to gigabytes; torch itself compresses nothing."""
+    run = run_of(plan, "nt")
+    checkpoint = interrupted(run, tmp_path)
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(read_with_checksum(checkpoint, "checkpoint"))) as before,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as after,
+    ):
+        for member in before.infolist():
+            after.writestr(member.filename, before.read(member))
+    write_with_checksum(checkpoint, packed.getvalue())
+    with pytest.raises(UserError, match="compressed members"):
+        train(run, tmp_path, CPU)
 
 
 def test_a_results_folder_that_cannot_be_written(plan, tmp_path):

@@ -16,7 +16,6 @@ from generalist.gamma import gamma_at
 from generalist.generalist import Generalist
 from generalist.parallel import packed
 from harness.core import paths
-from harness.core.files import read_arrays
 from harness.core.paths import AFTER
 from harness.grid.plan import Plan
 from harness.training.epochs import Watcher, accuracy
@@ -49,8 +48,8 @@ def test_watching_changes_no_weight_and_is_another_run(plan, watched, tmp_path):
     assert ((before >= 0) & (before <= 1)).all(axis=None)
     after = history[[f"{name}{AFTER}" for name in before]]
     assert after.notna().all(axis=1).tolist() == [False, True, False]  # t' lies in epoch 2
-    assert read_arrays(paths.trace(tmp_path, plain.id)) == {}
-    kept = read_arrays(paths.trace(tmp_path, watched.id))
+    assert dict(np.load(paths.trace(tmp_path, plain.id))) == {}
+    kept = dict(np.load(paths.trace(tmp_path, watched.id)))
     assert set(kept) == {"2:at", "2:nt", "3:at", "3:nt"}
     assert {array.shape for array in kept.values()} == {(40, 1, 8, 8)}
 
@@ -60,7 +59,7 @@ def test_a_stopped_run_keeps_what_it_saw(watched, tmp_path):
     train(watched, undisturbed, CPU)
     interrupted(watched, disturbed)
     train(watched, disturbed, CPU)
-    one, other = (read_arrays(paths.trace(place, watched.id)) for place in (undisturbed, disturbed))
+    one, other = (np.load(paths.trace(place, watched.id)) for place in (undisturbed, disturbed))
     assert one.keys() == other.keys()
     assert all(np.array_equal(one[name], other[name]) for name in one)
     histories = [paths.history(place, watched.id).read_text() for place in (undisturbed, disturbed)]

@@ -11,7 +11,7 @@ from harness.reports.figures.style import legend, look, panels, pretty, spread, 
 
 
 def draw(source: Source) -> tuple[Figure, pd.DataFrame]:
-    table, names = by_class(source), [source.class_name(c) for c in np.unique(source.labels)]
+    table, names = by_class(source), [pretty(source.class_name(c)) for c in np.unique(source.labels)]
     columns, rows = source.artefact.columns, source.artefact.rows
     figure, grid = panels(len(columns), 1, (9.5, 2.7), more=(0, 0.6))
     shifts = spread(len(rows), 0.7)

@@ -12,7 +12,6 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.core import paths
 from harness.core.errors import expected
-from harness.core.files import read_arrays
 from harness.core.paths import AFTER, read_history
 from harness.core.statistics import wilson
 from harness.grid.artefacts import Row
@@ -121,7 +120,7 @@ def draw_learners(source: Source) -> tuple[Figure, pd.DataFrame]:
     watched = [name for name in history if name.startswith(_WATCHED) and AFTER not in name]
     if not watched or run.watch is None:
         raise expected(f"a watched run for {source.artefact.name}", run.id, "give it a `watch`")
-    tested = len(next(iter(read_arrays(paths.trace(source.results, run.id)).values())))
+    tested = len(next(iter(source.trace(run.id).values())))
     figure, grid = pyplot.subplots(1, 2, figsize=(11, 3.6), sharex=True, layout="constrained")
     for axes, kind in zip(grid, _WATCHED, strict=True):
         for number, name in enumerate(name for name in watched if name.startswith(kind)):

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from harness.core.files import write_whole
+from harness.core.files import in_csv, write_whole
 from harness.evaluation.records import read_artefact
 from harness.evaluation.trust import write_checks
 from harness.grid.plan import Plan, reported
@@ -47,7 +47,7 @@ def write_figure(plan: Plan, name: str, results: Path, reports: Path) -> None:
             figure.savefig(buffer, format=suffix[1:], metadata=metadata)
             write_whole(stem.with_suffix(suffix), buffer.getvalue())
         pyplot.close(figure)
-    write_whole(stem.with_suffix(".csv"), drawn.to_csv(index=False))
+    write_whole(stem.with_suffix(".csv"), in_csv(drawn))
 
 
 def main() -> None:

@@ -4,8 +4,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.core import paths
-from harness.core.files import read_arrays
 from harness.reports.figures.source import Source
 from harness.reports.figures.style import MARKERS, PALETTE, panels, pretty
 
@@ -15,7 +13,7 @@ _ACROSS = 4
 
 def draw(source: Source) -> tuple[Figure, pd.DataFrame]:
     (row,) = source.artefact.rows
-    kept = read_arrays(paths.trace(source.results, row.runs[0]))
+    kept = source.trace(row.runs[0])
     epochs = sorted({int(name.partition(":")[0]) for name in kept})
     figure, grid = panels(len(epochs), _ACROSS, (2.8, 2.7))
     drawn = []

@@ -77,7 +77,7 @@ def picture(axes: Axes, source: Source, image: int, titled: bool = True) -> None
     grey = len(pixels) == 1
     axes.imshow(pixels[0] if grey else pixels.transpose(1, 2, 0), cmap="gray" if grey else None)
     if titled:
-        axes.set_title(source.class_name(int(source.labels[image])), fontsize=8)
+        axes.set_title(pretty(source.class_name(int(source.labels[image]))), fontsize=8)
 
 
 def _grid(
@@ -96,16 +96,16 @@ def _grid(
 
 def _write(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     """Places are shares of the image's width and height."""
-    axes.text(x, y, text, transform=axes.transAxes, **{"fontsize": 7} | look)
+    axes.text(x, y, pretty(text), transform=axes.transAxes, **{"fontsize": 7} | look)
 
 
 def _beside(axes: Axes, text: str, y: float) -> None:
-    _write(axes, -0.12, y, pretty(text), ha="right", va="top")
+    _write(axes, -0.12, y, text, ha="right", va="top")
 
 
 def _head(axes: Axes, shown: np.ndarray, counted: str) -> None:
     """Above a row of images, how typical they are; in their place that there are none."""
-    _write(axes, 0, 1.3, pretty(counted), color="#555555")
+    _write(axes, 0, 1.3, counted, color="#555555")
     if not len(shown):
         _write(axes, 0, 0.5, "no image fits the rule", va="center", fontsize=9)
 

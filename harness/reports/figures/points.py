@@ -89,7 +89,7 @@ def draw_sweep(source: Source) -> tuple[Figure, pd.DataFrame]:
             style = numbered(number) | {"elinewidth": 0.5, "capsize": 0, "markersize": 4}
             axes.errorbar(x, part.ours, whiskers(part), label=pretty(line), **style)
         axes.set_title(f"{pretty(column)}, {PERCENT}", loc="left")
-        axes.set_xticks(range(len(along)), along)
+        axes.set_xticks(range(len(along)), [pretty(label) for label in along])
         axes.set_xlim(-0.5, len(along) - 0.5)  # with one value, too, a shift stays a small one
     for axes in grid[-1]:
         axes.set_xlabel(axis_title(panel.axes[1]))

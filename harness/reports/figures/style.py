@@ -14,6 +14,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.core.files import one_line
 from harness.grid.plan import Plan
 from harness.reports.cells import budget
 from harness.reports.figures.source import Source
@@ -47,9 +48,15 @@ _SIGNS |= {"gamma_1": r"$\gamma_1$", "gamma_2": r"$\gamma_2$", "gamma": r"$\gamm
 
 
 def pretty(text: str) -> str:
-    """Norms and Greek letters as such; `AA_2` and `AA_inf` are columns of a norm."""
-    text = re.sub(r"(?<=[A-Z0-9])_(?=inf|2\b|1\b)", " l_", text)
-    return re.sub("|".join(_SIGNS), lambda found: _SIGNS[found[0]], text)
+    """Norms and Greek letters as such; `AA_2` and `AA_inf` are columns of a norm.
+
+    All that a figure writes and that comes from a config goes through here: a $ is no formula, and a
+    legend leaves out what begins with _.
+    """
+    lines = (one_line(line).replace("$", r"\$") for line in text.split("\n"))
+    text = re.sub(r"(?<=[A-Z0-9])_(?=inf|2\b|1\b)", " l_", "\n".join(lines))
+    text = re.sub("|".join(_SIGNS), lambda found: _SIGNS[found[0]], text)
+    return f" {text}" if text.startswith("_") else text
 
 
 def look(plan: Plan, method: str) -> dict[str, Any]:
@@ -111,4 +118,4 @@ def sign(figure: Figure, source: Source, drawn: pd.DataFrame) -> None:
         words.append(f"AutoAttack by {artefact.autoattack}{shortened}")
     text = "; ".join(words) + "\n" + plan.scale["notice"]
     figure.suptitle(pretty(artefact.title), y=1.0, va="bottom", fontsize=11)
-    figure.text(0.5, 0, text, ha="center", va="top", fontsize=7, color="#555555")
+    figure.text(0.5, 0, pretty(text), ha="center", va="top", fontsize=7, color="#555555")

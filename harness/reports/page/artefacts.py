@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
+from harness.core.files import from_csv
 from harness.grid.artefacts import Artefact
 from harness.grid.plan import Plan
 from harness.papers.claims import tally
@@ -40,7 +41,7 @@ def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> pd.DataFrame:
     text = ("failed_checks", "best_baseline", "source", "mark", "runs", "label")
-    table = pd.read_csv(path, dtype=dict.fromkeys(text, "object"))
+    table = from_csv(pd.read_csv(path, dtype=dict.fromkeys(text, "object")))
     table = table.astype({"n": "Int64"})  # minutes have no n, which would turn 200 into 200.0
     return table.assign(**{name: table[name].fillna("") for name in ("failed_checks", "mark")})
 
@@ -67,7 +68,7 @@ def verdicts(plan: Plan, folder: Path) -> dict[str, Any] | None:
     path = folder / "claims.csv"
     if not path.exists():
         return None
-    claims = pd.read_csv(path, dtype=str, keep_default_na=False)
+    claims = from_csv(pd.read_csv(path, dtype=str, keep_default_na=False))
     rows = claims.to_dict("records")
     for row in rows:
         names = re.split(r"[\s,;]+", row["artefacts"])
