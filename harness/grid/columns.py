@@ -1,6 +1,8 @@
 """What a column of config/grid.yaml is: the probes it asks of a model, and how their records become a
 number. Torch-free."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -122,6 +124,12 @@ class Columns:
     def __init__(self, grid: Config, scale: Config) -> None:
         self.grid, self.scale = grid, scale
 
+    def of(self, network: str) -> Columns:
+        """These columns for a network, which may need smaller batches than the others."""
+        test = self.scale["test"]
+        own = {**test, "batch_size": test.get("batch_size_of", {}).get(network)}
+        return Columns(self.grid, {**self.scale, "test": own}) if own["batch_size"] else self
+
     def examples(self, dataset: str) -> int:
         """How many test images a scale takes of a data set, if it has so many."""
         test = self.scale["test"]
@@ -154,8 +162,7 @@ class Columns:
         threat = self.pgd(dataset, entry["threat"], 1, entry.get("times", 1))
         ours = ("attack", "threat", "times", "published")
         fields = {name: value for name, value in entry.items() if name not in ours}
-        budget = self.scale["autoattack"]
-        offered = {"ball": threat.ball, "step": threat.step, "autoattack": budget}
+        offered = {"ball": threat.ball, "step": threat.step, "autoattack": self.scale["autoattack"]}
         return build_attack(make, offered, fields, where)
 
     def autoattack(self, names: Iterable[str], protocol: str) -> str | None:
@@ -177,12 +184,7 @@ class Columns:
         return entry.get("mean", entry.get("all", [name]))
 
     def resolved(
-        self,
-        name: str,
-        dataset: str,
-        protocol: str,
-        autoattack: str | None = None,
-        above: tuple[str, ...] = (),
+        self, name: str, dataset: str, protocol: str, autoattack: str | None = None, above: tuple = ()
     ) -> Column:
         """A column on a data set. `autoattack` says how AutoAttack is measured (`autoattack` above)."""
         entry = self.column(name, protocol)
@@ -194,9 +196,7 @@ class Columns:
                 parts = [self.resolved(n, dataset, protocol, autoattack, above) for n in entry[op]]
                 for part in parts:
                     if part.formula.op not in (RIGHT_OR_WRONG if op == "all" else BY_IMAGE):
-                        raise expected(
-                            f"columns that have their {op} for {name}", part.name, "change it"
-                        )
+                        raise expected(f"columns with their {op} for {name}", part.name, "change it")
                 formula = Formula(op, tuple(part.formula for part in parts))
                 probes = tuple(probe for part in parts for probe in part.probes)
                 balls = dict.fromkeys(ball for part in parts for ball in part.balls)
