@@ -27,7 +27,7 @@ test: lint types  ## lint, types, unit tests and a small DAG
 	$(BIN)/pytest -n $(CORES) --dist loadfile $(COVER)  # a file's tests share what they built
 
 test-device: .venv/ready  ## what meets a GPU, on a pretend one: two minutes, with g++
-	$(BIN)/python tests/device/run.py
+	$(BIN)/python tests/device/run.py -n $(CORES) --dist loadfile
 
 gpu-check: .venv/ready  ## does this machine's GPU do what is asked of it? under ten minutes
 	$(BIN)/python -m harness check

@@ -27,7 +27,7 @@ from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, project, random_point, steepest
 from harness.attacks.losses import attack_cross_entropy, cross_entropy
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock, Lab
+from harness.training.contracts import Batch, Clock, Lab, within
 from harness.training.learner import Average, Learner, Optim, Single, finite
 
 
@@ -67,6 +67,10 @@ class AGR:
 
     # 2: clean images always pass through BatchNorm, and first; iterates may leave the box
     REVISION: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        within("begin", self.begin, 0, 1)
+        within("clip", self.clip, 0)
 
     @property
     def slug(self) -> str:

@@ -66,9 +66,10 @@ class EAT:
 
     REVISION: ClassVar[int] = 2  # 2: errors and l_1-APGD of the released code
     NEEDS_WHOLE_BATCH: ClassVar[str] = "chooses its norm by all errors so far"
+    PARENTS: ClassVar[tuple[int, ...]] = (0, 1)
 
     def __post_init__(self) -> None:
-        if not self.threats or self.floor * len(self.threats) > 1:
+        if not self.threats or not 0 <= self.floor * len(self.threats) <= 1:
             raise expected(
                 "threats and a floor that leaves room for choice",
                 f"{len(self.threats)} threats, floor {self.floor}",

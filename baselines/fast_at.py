@@ -26,7 +26,7 @@ from harness.attacks.balls import Ball, project, steepest
 from harness.attacks.losses import attack_cross_entropy, cross_entropy
 from harness.machine.device import torch
 from harness.machine.distributed import per_image
-from harness.training.contracts import Batch, Clock
+from harness.training.contracts import Batch, Clock, within
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,9 @@ class FastAT:
     stride: Fraction = Fraction(5, 4)  # the step, in units of eps
 
     REVISION: ClassVar[int] = 2  # 2: the gradient passes through the clip to the box
+
+    def __post_init__(self) -> None:
+        within("stride", self.stride, 0)
 
     @property
     def slug(self) -> str:

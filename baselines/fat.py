@@ -26,7 +26,7 @@ from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import start_point
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock
+from harness.training.contracts import Batch, Clock, within
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,11 @@ class FAT:
 
     REVISION: ClassVar[int] = 1
     NEEDS_WHOLE_BATCH: ClassVar[str] = "draws noise for the images that are still attacked"
+
+    def __post_init__(self) -> None:
+        within("omega", self.omega, 0)
+        for share in self.patience_from:
+            within("patience_from", share, 0, 1)
 
     @property
     def slug(self) -> str:

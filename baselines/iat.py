@@ -19,7 +19,7 @@ from harness.attacks.attack import Threat, perturb
 from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import PGD
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock
+from harness.training.contracts import Batch, Clock, within
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,9 @@ class IAT:
 
     REVISION: ClassVar[int] = 1
     NEEDS_WHOLE_BATCH: ClassVar[str] = "mixes images of the whole batch"
+
+    def __post_init__(self) -> None:
+        within("alpha", self.alpha, 1e-3)  # no Beta(0, 0)
 
     @property
     def slug(self) -> str:

@@ -17,7 +17,7 @@ from typing import ClassVar
 from baselines.at import AT, norm_slug
 from harness.attacks.attack import Threat
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock
+from harness.training.contracts import Batch, Clock, within
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,9 @@ class ImageNetAT:
     steps: int = 3
 
     REVISION: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        within("steps", self.steps, 1)
 
     @property
     def slug(self) -> str:

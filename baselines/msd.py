@@ -26,10 +26,11 @@ from typing import ClassVar
 from harness.attacks.attack import Threat, input_gradient, perturb
 from harness.attacks.balls import Ball, into, steepest
 from harness.attacks.losses import attack_cross_entropy, cross_entropy
-from harness.core.errors import expected
+from harness.core.errors import expected, unknown
 from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock
 
+MODES = ("eval", "train")
 _L1_SHARE = 0.01
 
 
@@ -101,6 +102,8 @@ class MSD:
 
     def __post_init__(self) -> None:
         MultiSteepest(self.threats, self.l1_coordinates)  # checks the fields
+        if self.mode not in MODES:
+            raise unknown("mode", self.mode, MODES, "msd")
 
     @property
     def slug(self) -> str:

@@ -34,7 +34,7 @@ from harness.attacks.losses import attack_cross_entropy, cross_entropy
 from harness.core.errors import expected, unknown
 from harness.machine.device import torch
 from harness.machine.distributed import per_image
-from harness.training.contracts import Batch, Clock
+from harness.training.contracts import Batch, Clock, within
 
 MASKS = ("aligned", "as_released")
 
@@ -79,6 +79,7 @@ class PART:
     def __post_init__(self) -> None:
         if self.masks not in MASKS:
             raise unknown("kind of masks", self.masks, MASKS, "part")
+        within("warmup", self.warmup, 0, 1)
         if self.threat.norm != "linf" or not 0 <= self.low <= 1:
             raise expected(
                 "an l_inf threat and low in [0, 1]",

@@ -27,7 +27,7 @@ from harness.attacks.apgd import APGD, searched
 from harness.attacks.attack import Threat
 from harness.attacks.losses import cross_entropy, kl
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock, Lab
+from harness.training.contracts import Batch, Clock, Lab, within
 from harness.training.learner import Optim, Single
 from harness.training.weights import copy_into, tensors
 
@@ -65,6 +65,11 @@ class RAMP:
 
     REVISION: ClassVar[int] = 2  # 2: the worse example, APGD and projection of the released code
     NEEDS_WHOLE_BATCH: ClassVar[str] = "averages over the images that are right"
+    PARENTS: ClassVar[tuple[int, ...]] = (0, 1)
+
+    def __post_init__(self) -> None:
+        within("lam", self.lam, 0)
+        within("beta", self.beta, 0, 1)
 
     @property
     def slug(self) -> str:

@@ -33,7 +33,6 @@ from baselines.msd import MultiSteepest
 from harness.attacks.attack import Attack, Threat, perturb
 from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import PGD
-from harness.core.errors import expected
 from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.learner import Optim, finite
@@ -50,6 +49,7 @@ class RMC:
 
     REVISION: ClassVar[int] = 1
     NEEDS_WHOLE_BATCH: ClassVar[str] = "changes its network when it is deployed"
+    PARENTS: ClassVar[tuple[int, ...]] = (2,)
 
     def __post_init__(self) -> None:
         MultiSteepest(self.threats, self.l1_coordinates)  # checks the fields
@@ -65,10 +65,6 @@ class RMC:
         return PGD.of(threat)
 
     def start(self, lab: Lab) -> RMCTraining:
-        if len(lab.parents) != 2:
-            raise expected(
-                "two trained parents for RMC", len(lab.parents), "write parents: [at, at_l2]"
-            )
         return RMCTraining(self, lab)
 
 

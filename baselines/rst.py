@@ -21,7 +21,7 @@ from harness.attacks.attack import Threat, perturb
 from harness.attacks.losses import cross_entropy
 from harness.attacks.pgd import PGD
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock
+from harness.training.contracts import Batch, Clock, within
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,9 @@ class RST:
     b: float = 0.5
 
     REVISION: ClassVar[int] = 2  # 2: start not clipped
+
+    def __post_init__(self) -> None:
+        within("b", self.b, 0, 1)
 
     @property
     def slug(self) -> str:

@@ -24,7 +24,7 @@ from harness.attacks.losses import one_hot, squared_distance
 from harness.attacks.pgd import PGD
 from harness.core.errors import unknown
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock
+from harness.training.contracts import Batch, Clock, within
 
 VARIANTS = ("a", "b")
 
@@ -41,6 +41,8 @@ class SCORE:
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise unknown("variant", self.variant, VARIANTS, "score")
+        within("lam", self.lam, 0)
+        within("c", self.c, 0)
 
     @property
     def slug(self) -> str:

@@ -18,7 +18,7 @@ import torch
 
 from harness.attacks.attack import perturb
 from harness.grid.plan import Plan
-from harness.models.networks import NETWORKS, ResNet
+from harness.models import NETWORKS
 from harness.training.batches import Batches
 from harness.training.contracts import Clock
 from harness.training.epochs import accuracy
@@ -30,10 +30,6 @@ CANDIDATES = [  # widths, examples
     ((32, 64, 128), 10_000),
     ((24, 48, 96), 20_000),
 ]
-
-
-def build(widths: tuple[int, ...]):
-    return lambda channels, classes: ResNet(widths, 1, channels, classes, stem_stride=2)
 
 
 def main(seconds: float) -> None:
@@ -50,7 +46,7 @@ def judged(candidate: tuple[tuple[int, ...], int], seconds: float) -> str:
     plan, device = Plan.read("lite"), torch.device("cpu")
     base = plan.train_run("at", "cifar10", "resnet18", seed=0)
     attack = plan.columns.pgd("cifar10", "linf", 20)
-    NETWORKS["candidate"] = build(widths)
+    NETWORKS["candidate"] = ("resnet", {"widths": widths, "blocks": 1, "stem_stride": 2})
     run = replace(base, network="candidate", recipe=replace(base.recipe, examples=examples))
     batches = Batches(run, device)
     step = calibrated(run, batches, device)

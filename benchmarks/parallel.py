@@ -12,11 +12,11 @@ import torch
 
 from benchmarks.setting import digits, lab_for, paper_method
 from benchmarks.timing import Row, faster, in_turn
-from harness.models.networks import NETWORKS, ResNet
+from harness.models import NETWORKS
 from harness.training.contracts import Clock
 from harness.training.weights import tensors
 
-NETWORKS["two_stages"] = lambda channels, classes: ResNet((16, 32), 1, channels, classes)
+NETWORKS["two_stages"] = ("resnet", {"widths": (16, 32), "blocks": 1})
 ROUNDS = 10
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from harness.data import load
 from harness.grid.plan import Plan
 from harness.machine.device import placed
-from harness.models.networks import NETWORKS
+from harness.models.networks import new_model
 from harness.training.batches import unit
 from harness.training.contracts import Batch, Clock, Lab
 
@@ -29,9 +29,7 @@ def digits(count: int, pixels: int = 32, channels: int = 3, split: str = "train"
 
 
 def new_network(name: str, seed: int = 0) -> nn.Module:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return NETWORKS[name](3, CLASSES)
+    return new_model(name, 3, CLASSES, seed)
 
 
 def lab_for(network: str, batch: Batch) -> Lab:

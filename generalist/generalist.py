@@ -75,9 +75,9 @@ class Generalist:
             raise expected("two learners or more", len(self.learners), "list at least two")
         check_gamma(self.gamma)
         check_shares(self.shares, len(self.learners))
-        if self.c <= 0:
+        if not 0 < self.c <= 1:
             raise expected(
-                "a communication period c above 0 (a share of the epochs)",
+                "a communication period c above 0 (a share of the epochs, at most 1)",
                 f"c = {self.c}",
                 "write c: 5/120 for every 5 of 120 epochs",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +36,8 @@ ARTEFACT = "cvpr23_table1a"  # of the small build
 METHODS = ["nt", "at", "trades6", "generalist_d_nt_linf"]
 
 torch.set_num_threads(1)
+# `make test &`: a shell's background job ignores Ctrl-C, and so would every command that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 # What the rules share: the plans, and functions from wildcards to files.
 import sys
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -9,12 +9,27 @@ sys.path.insert(0, str(Path(workflow.basedir)))
 from harness.core import paths
 from harness.core.config import CONFIG, ROOT, scales
 from harness.core.errors import UserError
-from harness.grid.artefacts import entries
+from harness.grid.robustbench import entries
 from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
 from harness.jobs.workplace import check_writable
 from harness.jobs.zygote import launch
 from harness.reports.manifest import CHANGED, CURRENT, NOW, Manifest, no_future
+
+
+
+def in_one_sentence(function):
+    """A mistake in the config stops the workflow with one sentence."""
+
+    @wraps(function)
+    def stopping(*arguments):
+        try:
+            return function(*arguments)
+        except UserError as error:
+            raise WorkflowError(str(error)) from None
+
+    return stopping
+
 
 SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
@@ -26,12 +41,9 @@ DEPLOYED = bool(workflow.deployment_settings.deployment_method)
 PYTHON = ["env", f"PYTHONPATH={workflow.basedir}", "python"]
 if not DEPLOYED:
     PYTHON = [sys.executable]
-try:
-    state = Path(".snakemake")  # of Snakemake, for a dry run too
-    check_writable([state, *state.glob("*/"), RESULTS, Path("reports")])
-    MACHINE = Machine.of(config)
-except UserError as error:
-    raise WorkflowError(str(error)) from None
+STATE = Path(".snakemake")  # of Snakemake, for a dry run too
+in_one_sentence(check_writable)([STATE, *STATE.glob("*/"), RESULTS, Path("reports")])
+MACHINE = in_one_sentence(Machine.of)(config)
 DEVICE = MACHINE.device
 
 if JOBS is not None and not (isinstance(JOBS, int) and JOBS > 0):
@@ -44,12 +56,9 @@ RUNS = {}  # run -> the plan that has it, of the scales that were planned so far
 
 
 @lru_cache
+@in_one_sentence
 def plan(scale):
-    """A scale's plan; a mistake in the config stops the workflow with one sentence."""
-    try:
-        found = Plan.read(scale, Path(GRID))
-    except UserError as error:
-        raise WorkflowError(str(error)) from None
+    found = Plan.read(scale, Path(GRID))
     RUNS.update({run: found for run in found.runs if run not in RUNS})
     return found
 
@@ -82,6 +91,7 @@ def parts_of(run, fingerprint):
     return [str(paths.part(RESULTS, evaluation, number, jobs)) for number in numbers]
 
 
+@in_one_sentence
 def claim_files(scale):
     """What the claims are judged on: records, and the checks of the models behind them."""
     from harness.papers.claims import read, runs  # pandas: only when needed
@@ -119,11 +129,9 @@ def asks(job):
     }
 
 
+@in_one_sentence
 def artefact(scale, name):
-    try:
-        return plan(scale).artefact(name)
-    except UserError as error:
-        raise WorkflowError(str(error)) from None
+    return plan(scale).artefact(name)
 
 
 def source_files(scale, name):
@@ -139,8 +147,12 @@ def entries_of(scale):
     return entries(plan(scale).artefacts)
 
 
+@in_one_sentence
 def entry_files(scale):
     """What RobustBench's entries are made of."""
+    from harness.reports.robustbench import read  # pandas: only when needed
+
+    read(plan(scale))  # config/papers.yaml: a mistake in it is said now, not after the last training
     found = [entry for some in entries_of(scale).values() for entry in some]
     checks = [check_file(scale, entry.artefact.name) for entry in found]
     return [

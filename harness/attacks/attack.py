@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.attacks.balls import Ball
+from harness.attacks.balls import Ball, check_size
 from harness.attacks.losses import AttackLoss
 from harness.attacks.work import Work
 from harness.core.errors import expected
@@ -38,7 +38,7 @@ class Threat:
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise expected("at least one attack step", f"steps = {self.steps}", "write steps: 10")
-        Ball(self.ball.norm, self.step)  # checks the scale of the step too
+        check_size(self.ball.norm, "step", self.step)
 
     @property
     def norm(self) -> str:

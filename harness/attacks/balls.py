@@ -36,17 +36,21 @@ class Ball:
     def __post_init__(self) -> None:
         if self.norm not in _LARGEST:
             raise unknown("norm", self.norm, _LARGEST, "a threat")
-        if not 0 <= self.eps <= _LARGEST[self.norm]:
-            raise expected(
-                f"an {self.norm} radius on the [0,1] scale (0 to {_LARGEST[self.norm]})",
-                f"eps = {self.eps}",
-                f"write {self.eps}/255 if you meant grey levels",
-            )
+        check_size(self.norm, "eps", self.eps)
 
     @property
     def radius(self) -> float:
         """eps as a float."""
         return float(self.eps)
+
+
+def check_size(norm: str, name: str, size: Fraction) -> None:
+    """Refuses a radius or a step that is negative or on the scale of grey levels."""
+    if 0 <= size <= _LARGEST[norm]:
+        return
+    what = f"an {norm} size on the [0,1] scale (0 to {_LARGEST[norm]})"
+    remedy = f"write {size}/255 if you meant grey levels" if 0 < size < 256 else "write 8/255"
+    raise expected(what, f"{name} = {size}", remedy)
 
 
 def _norms(delta: Tensor) -> Tensor:

@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from harness.attacks.attack import OneBall, Threat, attack_view, check_budget, input_gradient
-from harness.attacks.balls import Ball, into, random_point, steepest
+from harness.attacks.balls import Ball, check_size, into, random_point, steepest
 from harness.attacks.losses import ATTACK_LOSSES, NEED_CLEAN
 from harness.attacks.work import Work
-from harness.core.errors import unknown
+from harness.core.errors import expected, unknown
 from harness.machine.device import torch
 from harness.machine.distributed import per_image
 
@@ -51,6 +51,10 @@ class PGD(OneBall):
             raise unknown("start", self.start, STARTS, "PGD")
         if self.loss not in ATTACK_LOSSES:
             raise unknown("attack loss", self.loss, ATTACK_LOSSES, "PGD")
+        if self.steps < 1 or (self.momentum or 0) < 0:
+            found = f"steps = {self.steps}, momentum = {self.momentum}"
+            raise expected("steps of 1 or more, momentum of 0 or more", found, "write steps: 10")
+        check_size(self.ball.norm, "step", self.step)
 
     @classmethod
     def of(cls, threat: Threat, start: str = "uniform", loss: str = "ce") -> PGD:

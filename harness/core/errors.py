@@ -21,18 +21,24 @@ class UserError(Exception):
 
 def expected(what: str, found: object, remedy: str) -> UserError:
     """The error `expected <what>, found <found>; <remedy>.`"""
-    return UserError(f"expected {what}, found {found!s}; {remedy}.")
+    return UserError(f"expected {what}, found {found!s}; {remedy}{'' if remedy[-1] == '?' else '.'}")
 
 
 def unknown(kind: str, found: object, known: Iterable[str], where: str) -> UserError:
-    """The error for a name that is not known, with the nearest one; of many, the nearest three."""
-    names = sorted(known)
+    """The error for a name that is not known, with the nearest one."""
+    return UserError(f"expected a known {kind} in {where}, found {found!r}; {nearest(found, known)}")
+
+
+def nearest(found: object, known: Iterable[object]) -> str:
+    """The remedy for a name that is not known: the nearest one, or all; of many, the nearest three."""
+    names = sorted(str(name) for name in known)
     near = get_close_matches(str(found), names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
-    if not near and len(names) > _MANY:
-        nearest = get_close_matches(str(found), names, n=3, cutoff=0)
-        hint = f"of {len(names)} the nearest are {', '.join(nearest)}"
-    return UserError(f"expected a known {kind} in {where}, found {found!r}; {hint}")
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if len(names) > _MANY:
+        three = get_close_matches(str(found), names, n=3, cutoff=0)
+        return f"of {len(names)} the nearest are {', '.join(three)}"
+    return f"known are {', '.join(names)}" if names else "none is known"
 
 
 @contextmanager

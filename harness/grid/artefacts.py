@@ -1,19 +1,22 @@
 """Tables and figures as the plan knows them: rows and columns, and the run behind every number."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from itertools import product
 from typing import Any
 
-from harness.core.config import merged
-from harness.core.errors import unknown
-from harness.core.paths import fingerprint
+from harness.core.config import ROOT, merged
+from harness.core.errors import expected, unknown
 from harness.grid.build import Config, look_up
-from harness.grid.columns import Column, Formula
+from harness.grid.columns import BY_IMAGE, RIGHT_OR_WRONG, Column, Formula
+from harness.training.contracts import Method
+from harness.training.learner import Single
+from harness.training.runs import components
 
 VARIANT = "~"  # base~label~label: a method with the fields that an axis changes
+MANY = 1000
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,103 @@ class Artefact:
         return (".csv", *views, ".json")
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What a kind of artefact needs. All but a table show one data set and one network."""
+
+    columns: tuple[int, int] = (1, MANY)  # at least, at most
+    shows: Callable[[Column], bool] = lambda column: True
+    show: tuple[str, ...] = ()  # one of these keys
+    crossed: bool = False  # one variation over two axes
+    watched: bool = False  # a `watch`, and one row
+
+
+def _has_radius(column: Column) -> bool:
+    return column.attack is not None
+
+
+def _by_image(column: Column) -> bool:
+    return column.formula.op in BY_IMAGE
+
+
+def _decides(column: Column) -> bool:
+    return column.formula.op in RIGHT_OR_WRONG
+
+
+def _is_one_probe(column: Column) -> bool:
+    return column.formula.op == "probe"
+
+
+KINDS = {
+    "table": Kind(),
+    "scatter": Kind(columns=(2, 2)),
+    "points": Kind(),
+    "sweep": Kind(crossed=True),
+    "radii": Kind(shows=_has_radius),
+    "classes": Kind(shows=_by_image),
+    "gallery": Kind(shows=_decides, show=("right", "wrong")),
+    "heatmaps": Kind(columns=(1, 1), shows=_is_one_probe, show=("right", "wrong")),
+    "curves": Kind(columns=(0, 0), show=("of",)),
+    "learners": Kind(columns=(0, 0), watched=True),
+    "embedding": Kind(columns=(0, 0), watched=True),
+}
+_OF_SEVERAL = ("gamma", "distance")  # curves of methods with several learners
+
+
+@cache
+def _rules() -> list[str]:
+    """The rules of the workflow. Each artefact is one too, so it needs another name."""
+    files = [ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
+    found = "".join(path.read_text() for path in files)
+    return [*re.findall(r"^(?:use )?rule (?:\w+ as )?(\w+)", found, re.MULTILINE), "index"]
+
+
+def check(artefact: Artefact, entry: Config, methods: Mapping[str, Method]) -> None:
+    """Refuses what could not be drawn or written; `methods` are by their slugs."""
+    for wanted, found in _lacks(artefact, entry, methods):
+        remedy = "change that entry (docs/adding-a-figure.md says what each kind wants)"
+        raise expected(f"{wanted} for artefacts.{artefact.name}, a {artefact.kind}", found, remedy)
+
+
+def _lacks(
+    artefact: Artefact, entry: Config, methods: Mapping[str, Method]
+) -> Iterator[tuple[str, object]]:
+    kind, show, cells = KINDS[artefact.kind], artefact.show, artefact.cells
+    least, most = kind.columns
+    slugs = list(dict.fromkeys(row.method for row in artefact.rows))
+    if artefact.name in _rules():
+        yield "a name that no rule of the workflow has", artefact.name
+    if not slugs:
+        yield "a method among the scale's rows, or an entry in its left_out,", "neither"
+    if artefact.kind != "table" and len(entry["datasets"]) + len(entry["networks"]) > 2:
+        yield "one data set and one network", [*entry["datasets"], *entry["networks"]]
+    if not least <= len(artefact.columns) <= most:
+        count = f"{least} or more" if most == MANY else least or "no"
+        yield f"{count} columns", list(artefact.columns) or "none"
+    if [*show] != [key for key in kind.show if key in show] or bool(show) != bool(kind.show):
+        yield f"show with {' or '.join(kind.show) or 'nothing'}", dict(show) or "none"
+    if not all(show.values()):
+        yield "a method to show among the scale's rows", "none"
+    for name in [*show.get("right", ()), *show.get("wrong", ())]:
+        look_up("method", name, dict.fromkeys(slugs), f"the rows of {artefact.name}")
+    if kind.crossed and ([len(panel.axes) for panel in artefact.panels] != [2] or entry.get("methods")):
+        yield "one variation over two axes, without methods", entry.get("vary", "none")
+    if kind.watched != bool(entry.get("watch")):
+        yield "a watch" if kind.watched else "no watch", entry.get("watch", "none")
+    if kind.watched and len(artefact.rows) != 1:
+        yield "one row", slugs
+    if kind.watched or show.get("of") in _OF_SEVERAL:
+        for alone in (slug for slug in slugs if _learners(methods[slug]) < 2):
+            yield "methods of several learners", alone
+    for cell in cells:
+        if not kind.shows(cell.meaning):
+            yield "columns that it can show", cell.column
+
+
+def _learners(method: Method) -> int:
+    return sum(isinstance(part, Single) for part in components(method))
+
+
 def only(entry: Config, rows: Collection[str], added: Collection[str]) -> dict[str, Any]:
     """An artefact's entry with the methods that a scale has or a grid adds. Variations are kept."""
 
@@ -101,9 +201,12 @@ def seed_count(entry: Config, dataset: str) -> int:
     wanted = entry.get("seeds", 1)
     if not isinstance(wanted, Mapping):
         return wanted
+    where = f"the seeds of {entry['title']!r}"
     for name in wanted.keys() - set(entry["datasets"]):
-        raise unknown("data set", name, entry["datasets"], f"the seeds of {entry['title']!r}")
-    return wanted.get(dataset, 1)
+        raise unknown("data set", name, entry["datasets"], where)
+    if dataset not in wanted:
+        raise expected(f"{dataset} in {where}", ", ".join(wanted), "name every data set")
+    return wanted[dataset]
 
 
 def variants(grid: Config, variation: Config) -> dict[str, Any]:
@@ -119,57 +222,7 @@ def variants(grid: Config, variation: Config) -> dict[str, Any]:
     return entries
 
 
-def _file_name(name: str) -> str:
-    """A name without what a label may hold and Snakemake reads as more than a name: {x} and <x>."""
-    plain = re.sub(r"[^\w .,~+=()-]", "_", name)
-    return name if plain == name else f"{plain}-{fingerprint(name)}"
-
-
-ROBUSTBENCH = {"linf": "Linf", "l2": "L2"}  # norm -> RobustBench's name
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A model under one threat, for RobustBench: its AutoAttack cell and its natural cell."""
-
-    artefact: Artefact
-    robust: Cell
-    natural: Cell
-
-    @property
-    def run(self) -> str:
-        return self.robust.runs[0]  # a model is one training: the first seed
-
-    @property
-    def eps(self) -> str:
-        """In grey levels where that is exact (36/255, not 12/85), else as a decimal (0.3)."""
-        eps = self.robust.meaning.balls[0].eps
-        levels = 255 * eps
-        return f"{levels}/255" if levels.denominator == 1 else f"{float(eps):g}"
-
-
-def entries(artefacts: Mapping[str, Artefact]) -> dict[str, list[Entry]]:
-    """File name of a RobustBench entry -> the tables that have this model under this threat.
-
-    Presets that come to the same training (`at`, and `at@last` where the last epoch is deployed anyway)
-    are one model and go by the name of the first. A row that another table trains in another way
-    (CIFAR-100: 200 or 120 epochs) is another model, and its name says in which table.
-    """
-    found: dict[tuple[str, ...], tuple[str, list[Entry]]] = {}
-    first: dict[tuple[str, ...], str] = {}  # row -> its run in the first table that has it
-    for artefact in artefacts.values():
-        if artefact.kind != "table":
-            continue
-        cells = [((cell.dataset, cell.network, cell.method), cell) for cell in artefact.cells]
-        natural = {row: cell for row, cell in cells if cell.meaning.attack == "none"}
-        for row, cell in cells:
-            if cell.meaning.attack != "aa" or row not in natural:
-                continue
-            norm = ROBUSTBENCH[cell.meaning.balls[0].norm]
-            name = _file_name("_".join([*row, norm]).replace("@", "-"))
-            entry = Entry(artefact, cell, natural[row])
-            model = (*row[:2], cell.method.partition("@")[0], entry.run, norm)
-            if first.setdefault(row, entry.run) != entry.run:
-                name = f"{name}-{artefact.name}"
-            found.setdefault(model, (name, []))[1].append(entry)
-    return dict(found.values())
+def rows_of(grid: Config, entry: Config) -> list[str]:
+    """The methods of an artefact's entry, variants included."""
+    varied = [slug for variation in entry.get("vary", ()) for slug in variants(grid, variation)]
+    return [*entry.get("methods", ()), *varied]

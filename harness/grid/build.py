@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from harness.attacks.attack import Staged, Threat
@@ -24,29 +24,51 @@ from harness.training.learner import Optim, Single
 
 Config = Mapping[str, Any]  # a file of config/, a section or an entry of it
 DEFAULT_PRESET = "unified"
-_SINGLE = "single"  # in presets and scales: the fields that all one-objective methods share
-# Resolving annotations is most of the cost of planning.
-_hints, _signature = cache(typing.get_type_hints), cache(inspect.signature)
+_LARGEST = 1e300  # of a float; NaN is not below it either
+SINGLE = "single"  # in presets and scales: the fields that all one-objective methods share
 
 
-def registry(address: str) -> dict[str, type]:
+@cache
+def _hints(make: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a dataclass's fields or of a function's arguments; resolving them is slow."""
+    known = typing.get_type_hints(make.func if isinstance(make, partial) else make)
+    return {name: known.get(name, Any) for name in inspect.signature(make).parameters}
+
+
+@cache
+def _required(make: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(make).parameters.values()
+    return [one.name for one in parameters if one.default is one.empty]
+
+
+def registry(address: str) -> Mapping[str, Any]:
     """METHODS of the module that the grid names: the harness itself imports no method."""
     module, _, name = address.partition(":")
     try:
         content = vars(importlib.import_module(module))
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        remedy = f"put the folder of {module}.py into PYTHONPATH"
-        raise expected(f"the module of the registry {address}", "none", remedy) from None
-    return look_up("name", name, {key: content[key] for key in content if key[0] != "_"}, module)
+    except Exception as error:  # whatever a module of the user's raises
+        found, remedy = f"{type(error).__name__}: {' '.join(str(error).split())}", f"mend {module}"
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            found, remedy = "none", f"put the folder of {module}.py into PYTHONPATH"
+        raise expected(f"the module of the registry {address}", found, remedy) from error
+    table = look_up("name", name, {key: content[key] for key in content if key[0] != "_"}, module)
+    if not isinstance(table, Mapping):
+        raise expected(f"a mapping as the registry {address}", type(table).__name__, "name another")
+    return table
 
 
-def look_up(kind: str, name: str, table: Config, where: str) -> Any:
+def look_up(kind: str, name: Any, table: Config, where: str) -> Any:
     """What a name of the config stands for."""
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         raise unknown(kind, name, table, where)
     return table[name]
+
+
+def fields_at(value: Any, where: str) -> dict[str, Any]:
+    """A mapping of the config."""
+    if not isinstance(value, Mapping):
+        raise expected(f"fields at {where}", repr(value), "write {field: value}")
+    return dict(value)
 
 
 @dataclass(frozen=True)
@@ -60,9 +82,9 @@ class Builder:
 
     def entry(self, slug: str) -> dict[str, Any]:
         """A grid's entry. `slug@preset` asks for a preset by name, so there the preset wins."""
-        slug, _, preset = slug.partition("@")
+        slug, at, preset = slug.partition("@") if isinstance(slug, str) else (slug, "", "")
         entry = dict(look_up("method", slug, self.entries, "config/grid.yaml's methods"))
-        if preset:
+        if at:
             source = look_up("preset", preset, self.presets, slug)
             for layer in self._layers(source, entry["method"], slug):
                 entry = merged(entry, layer)
@@ -72,7 +94,7 @@ class Builder:
     def _layers(self, source: Config, name: str, where: str) -> list[Config]:
         """What a preset or a scale says of a method: in general first, then of it in particular."""
         alone = hasattr(look_up("method class", name, self.methods, where), "start")
-        return [source.get(key, {}) for key in ([name] if alone else [_SINGLE, name])]
+        return [source.get(key, {}) for key in ([name] if alone else [SINGLE, name])]
 
     def build(self, spec: Config, where: str) -> Method:
         entry = {key: value for key, value in spec.items() if key != "parents"}
@@ -85,37 +107,35 @@ class Builder:
         if hasattr(cls, "start"):  # it owns its update; the others are run by a Single
             if "optim" in own:
                 entry.setdefault("optim", "robust")
-            return self._dataclass(cls, entry, where, preset)
+            return self._filled(cls, entry, where, preset)
         allowed = own | {"optim", "average"}
-        for key in entry.keys() - allowed:
+        for key in sorted(entry.keys() - allowed):
             raise unknown("field", key, allowed, where)
         of_objective = {key: entry.pop(key) for key in list(entry) if key in own}
-        objective = self._dataclass(cls, of_objective, where, preset)
+        objective = self._filled(cls, of_objective, where, preset)
         single = {"optim": "robust", **entry, "objective": objective}
-        return self._dataclass(Single, single, where, preset)
+        return self._filled(Single, single, where, preset)
 
-    def _dataclass(self, cls: type, entry: Config, where: str, preset: str) -> Any:
-        hints, values = {field.name: _hints(cls)[field.name] for field in fields(cls)}, {}
+    def _filled(self, make: Callable[..., Any], entry: Config, where: str, preset: str) -> Any:
+        """A dataclass, or what a function returns, of an entry's values."""
+        hints, values = _hints(make), {}
         for key, value in entry.items():
-            hint = look_up("field", key, hints, f"{where} ({cls.__name__})")
+            hint = look_up("field", key, hints, f"{where} ({make.__name__})")
             values[key] = self._coerce(hint, value, f"{where}.{key}", preset)
-        return _made(cls, values, where)
+        return made(make, values, where)
 
     def _coerce(self, hint: Any, value: Any, where: str, preset: str) -> Any:
         """A value of a config as its field's type wants it."""
-        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-        if origin in (types.UnionType, typing.Union):
-            if value is None:
-                return None
-            (hint,) = [argument for argument in arguments if argument is not type(None)]
-            return self._coerce(hint, value, where, preset)
-        if origin is tuple:
-            return self._tuple(arguments, value, where, preset)
-        named = {Threat: self._threat, Optim: self._optim, Single: self._learner}
+        hint = _without_none(hint, value)
+        if hint is None:
+            return None
+        if typing.get_origin(hint) is tuple:
+            return self._tuple(typing.get_args(hint), value, where, preset)
+        named = {Threat: self.threat, Optim: self.optim, Single: self._learner}
         if hint in named and not isinstance(value, hint):
             return named[hint](value, where, preset)
-        if is_dataclass(hint) and isinstance(value, Mapping):
-            return self._dataclass(typing.cast(type, hint), value, where, preset)
+        if is_dataclass(hint) and not isinstance(value, typing.cast(type, hint)):
+            return self._filled(typing.cast(type, hint), fields_at(value, where), where, preset)
         return _plain(hint, value, where)
 
     def _tuple(self, types_: tuple, value: Any, where: str, preset: str) -> tuple:
@@ -127,29 +147,32 @@ class Builder:
         pairs = zip(inner, value, strict=True)
         return tuple(self._coerce(h, v, f"{where}[{i}]", preset) for i, (h, v) in enumerate(pairs))
 
-    def _named(self, table: Config, kind: str, name: str, where: str, preset: str) -> Config:
-        """A table's entry, with its own overlay for the preset, if it has one."""
+    def _named(
+        self, table: Config, kind: str, name: str, where: str, preset: str, aside: str = ""
+    ) -> Config:
+        """A table's entry, with its own overlay for the preset, if it has one; without `aside`."""
         entry = look_up(kind, name, table, where)
-        plain = {key: value for key, value in entry.items() if key not in self.presets}
-        return merged(plain, entry.get(preset, {}))
+        plain = {key: entry[key] for key in entry if key not in self.presets and key != aside}
+        return merged(plain, fields_at(entry.get(preset, {}), f"{where}: {kind} {name}, {preset}"))
 
-    def _threat(self, name: str, where: str, preset: str) -> Threat:
-        entry = self._named(self.threats, "threat", name, where, preset)
-        eps, step = (fraction(entry[key], f"threat {name}, {key}") for key in ("eps", "step"))
-        return Threat(Ball(entry["norm"], eps), step, entry["steps"])
+    def threat(self, name: str, where: str, preset: str) -> Threat:
+        entry = self._named(self.threats, "threat", name, where, preset, aside="test_step")
+        return self._filled(_threat, entry, f"{where}: threat {name}", preset)
 
-    def _optim(self, value: Any, where: str, preset: str) -> Optim:
-        value = {"like": value} if isinstance(value, str) else dict(value)
+    def optim(self, value: Any, where: str, preset: str) -> Optim:
+        value = {"like": value} if isinstance(value, str) else fields_at(value, where)
         like = value.pop("like", "robust")
         entry = merged(self._named(self.optims, "optim", like, where, preset), value)
-        return self._dataclass(Optim, entry, where, preset)
+        return self._filled(Optim, entry, where, preset)
 
     def _learner(self, value: Any, where: str, preset: str) -> Single:
         """A base learner: a grid method's slug, or {learner: slug, <fields to change>}."""
-        value = {"learner": value} if isinstance(value, str) else dict(value)
+        value = {"learner": value} if isinstance(value, str) else fields_at(value, where)
+        if "learner" not in value:
+            raise expected(f"a learner's name at {where}", repr(value), "write {learner: at, ...}")
         slug = value.pop("learner")
         base = self.entry(slug)
-        if hasattr(self.methods.get(base["method"]), "start"):
+        if hasattr(look_up("method class", base["method"], self.methods, where), "start"):
             raise expected(f"a one-objective method at {where}", slug, "use nt, at, trades1, ...")
         if isinstance(value.get("optim"), Mapping):  # {lr: ...} means: this learner's, but lr
             own = base.get("optim", "robust")
@@ -158,21 +181,39 @@ class Builder:
         return typing.cast(Single, self.build({"preset": preset, **base, **value}, where))
 
 
+def _threat(norm: str, eps: Fraction, step: Fraction, steps: int) -> Threat:
+    return Threat(Ball(norm, eps), step, steps)
+
+
+def _without_none(hint: Any, value: Any) -> Any:
+    """The type of a field that may be None, as it is for this value; None for None."""
+    if typing.get_origin(hint) not in (types.UnionType, typing.Union):
+        return hint
+    own = [one for one in typing.get_args(hint) if one is not type(None)]
+    return None if value is None else own[0] if len(own) == 1 else Any
+
+
+_TYPES = {int: "a whole number", bool: "true or false", str: "text"}
+
+
 def _plain(hint: Any, value: Any, where: str) -> Any:
     """Numbers and texts; a whole number may stand for a float, and a fraction for either."""
     if hint is Fraction:
         return fraction(value, where)
     if hint is float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise expected(f"a number at {where}", repr(value), "write it without quotes")
+        number = type(value) in (int, float) and abs(value) < _LARGEST
+        if not number:
+            raise expected(f"a number at {where}", repr(value), "write one, without quotes")
         return float(value)
-    if hint in (int, bool, str) and type(value) is not hint:
-        raise expected(f"{hint.__name__} at {where}", repr(value), "change its type")
+    if hint in _TYPES and type(value) is not hint:
+        raise expected(f"{_TYPES[hint]} at {where}", repr(value), "change its type")
     return value
 
 
 def fraction(value: Any, where: str) -> Fraction:
     try:
+        if "e" in str(value) and not isinstance(value, float):
+            raise ValueError  # 1e999999999 would fill the memory
         return Fraction(str(value))
     except (ValueError, ZeroDivisionError):
         raise expected(f"a number or fraction at {where}", repr(value), "write 8/255") from None
@@ -180,19 +221,20 @@ def fraction(value: Any, where: str) -> Fraction:
 
 def build_attack(make: Callable[..., Staged], offered: Config, fields: Config, where: str) -> Staged:
     """The attack of a column: of what is `offered` it takes what it names, and all `fields`."""
-    parameters = _signature(make).parameters
-    own = [name for name in parameters if name not in offered]
-    for name in fields:
+    hints, values = _hints(make), {}
+    own = [name for name in hints if name not in offered]
+    for name, value in fields.items():
         if name not in own:
             raise unknown("field", name, ["attack", "threat", "times", *own], where)
-    given = {name: value for name, value in offered.items() if name in parameters}
-    return _made(make, {**given, **fields}, where)
+        values[name] = _plain(_without_none(hints[name], value), value, f"{name} of {where}")
+    given = {name: value for name, value in offered.items() if name in hints}
+    return made(make, {**given, **values}, where)
 
 
-def _made(make: Callable[..., Any], values: Config, where: str) -> Any:
+def made(make: Callable[..., Any], values: Config, where: str) -> Any:
     """Calls `make`; the error for a missing or a refused value says where in the config it is."""
-    for name, parameter in _signature(make).parameters.items():
-        if parameter.default is parameter.empty and name not in values:
+    for name in _required(make):
+        if name not in values:
             raise expected(f"a value for {name} in {where}", "none", f"add {name}: ...")
     try:
         return make(**values)

@@ -20,11 +20,13 @@ from harness.core.paths import fingerprint
 from harness.data import frames
 from harness.data.corruptions import MAIN, REVISION
 from harness.data.corruptions.sequences import FRAMES
-from harness.grid.build import Config, build_attack, fraction, look_up, registry
+from harness.grid.build import Config, build_attack, fraction, look_up, made, registry
 
 PROTOCOLS = ("as_named", "released", "l2")
 # How AutoAttack is measured in an artefact: its components' records joined, or one record of a cascade.
 COMPONENTWISE, CASCADE = "components", "cascade"
+RIGHT_OR_WRONG = ("probe", "all")  # formulas by which an image is right or wrong
+BY_IMAGE = (*RIGHT_OR_WRONG, "mean")  # and those with something in between
 _FORWARD_BATCHES = 10  # a mere forward pass takes so many attack batches at once
 
 
@@ -121,10 +123,6 @@ class Columns:
 
     def __init__(self, grid: Config, scale: Config) -> None:
         self.grid, self.scale = grid, scale
-        for name in scale["test"].get("examples_of", {}):
-            look_up("data set", name, grid["datasets"], "the scale's test.examples_of")
-        for name in scale["test"].get("batch_size_of", {}):
-            look_up("network", name, grid["networks"], "the scale's test.batch_size_of")
 
     def of(self, network: str) -> Columns:
         """These columns for a network, which may need smaller batches than the others."""
@@ -188,12 +186,27 @@ class Columns:
         entry = self.column(name)
         return entry.get("mean", entry.get("all", [name]))
 
-    def resolved(self, name: str, dataset: str, protocol: str, autoattack: str | None = None) -> Column:
+    def resolved(
+        self,
+        name: str,
+        dataset: str,
+        protocol: str,
+        autoattack: str | None = None,
+        above: tuple[str, ...] = (),
+    ) -> Column:
         """A column on a data set. `autoattack` says how AutoAttack is measured (`autoattack` above)."""
         entry = self.column(name, protocol)
+        above = (*above, name)
+        if name in above[:-1]:
+            raise expected("a column that is not made of itself", " of ".join(above), "name another")
         for op in ("all", "mean"):
             if op in entry:
-                parts = [self.resolved(one, dataset, protocol, autoattack) for one in entry[op]]
+                parts = [self.resolved(n, dataset, protocol, autoattack, above) for n in entry[op]]
+                for part in parts:
+                    if part.formula.op not in (RIGHT_OR_WRONG if op == "all" else BY_IMAGE):
+                        raise expected(
+                            f"columns that have their {op} for {name}", part.name, "change it"
+                        )
                 formula = Formula(op, tuple(part.formula for part in parts))
                 probes = tuple(probe for part in parts for probe in part.probes)
                 balls = dict.fromkeys(ball for part in parts for ball in part.balls)
@@ -240,6 +253,8 @@ class Columns:
     def pgd(self, dataset: str, threat: str, steps: int, times: float = 1) -> PGD:
         threats = self.grid["datasets"][dataset]["threats"]
         entry = look_up("threat", threat, threats, f"data set {dataset}")
-        where, factor = f"{dataset}'s {threat}", Fraction(str(times))
-        ball = Ball(entry["norm"], factor * fraction(entry["eps"], where))
-        return PGD(ball, factor * fraction(entry["test_step"], where), steps)
+        where, factor = f"{dataset}'s {threat}, times {times}", Fraction(str(times))
+        sizes = (fraction(entry.get(key), f"{where}, {key}") for key in ("eps", "test_step"))
+        eps, step = (factor * size for size in sizes)
+        ball = made(Ball, {"norm": entry["norm"], "eps": eps}, where)
+        return made(PGD, {"ball": ball, "step": step, "steps": steps}, where)

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
+from typing import Any
 
-from harness.core.config import merged, read_grid, read_scale
-from harness.core.errors import expected, unknown
-from harness.grid.artefacts import VARIANT, Artefact, Cell, Panel, Row, only, seed_count, variants
-from harness.grid.build import Config, look_up
+from harness.core.config import fitting, merged, read_grid, read_scale
+from harness.core.errors import expected
+from harness.grid.artefacts import (
+    KINDS,
+    VARIANT,
+    Artefact,
+    Cell,
+    Panel,
+    Row,
+    check,
+    only,
+    rows_of,
+    seed_count,
+    variants,
+)
+from harness.grid.build import SINGLE, Config, look_up, registry
 from harness.grid.columns import PROTOCOLS, Columns, EvalRun, Formula, Probe
-from harness.grid.specs import Trainings, write_spec
+from harness.grid.specs import Trainings, standard, write_spec
 from harness.training.runs import TrainRun, indivisible
 
 
@@ -27,20 +41,71 @@ class Plan(Trainings):
         self._probes: dict[str, dict[str, Probe]] = defaultdict(dict)  # run -> its probes
         self._columns, self._resolved = cache(self.columns.of), cache(Columns.resolved)
         self._attacks = cache(Columns.attacks)
-        for row in scale.get("rows", ()):
-            if row.partition("@")[0] not in grid["methods"]:
-                raise unknown("method", row, grid["methods"], f"the rows of scale {name}")
+        self._check_names()
+        self.check_places()
         self.artefacts: dict[str, Artefact] = {}
-        added = grid["methods"].keys() - read_grid()["methods"] if "extends" in grid else set()
-        for key, entry in merged(grid["artefacts"], scale.get("artefacts", {})).items():
-            # Without a kind: a scale may change an artefact that another grid does not have.
-            if "kind" in entry and key not in scale.get("left_out", {}):
-                entry = only(entry, scale["rows"], added) if "rows" in scale else entry
-                self.artefacts[key] = self._artefact(key, entry)
+        added = grid["methods"].keys() - standard()["methods"] if "extends" in grid else set()
+        for key, entry in grid["artefacts"].items():
+            if key in scale.get("left_out", {}):
+                continue
+            if key in scale.get("artefacts", {}):
+                entry = merged(entry, scale["artefacts"][key])
+                fitting({key: entry}, "grid", f"the grid at scale {name}", "#/properties/artefacts")
+            entry = only(entry, scale["rows"], added) if "rows" in scale else entry
+            self.artefacts[key] = self._artefact(key, entry)
+            check(self.artefacts[key], entry, self._built)
+        self.build_unused()
+        self._check_roles()
 
     @classmethod
     def read(cls, scale: str, grid: Path | None = None) -> Plan:
         return cls(read_grid(grid), read_scale(scale), scale)
+
+    def _check_names(self) -> None:
+        """A scale's names are the grid's or config/grid.yaml's: it also plans grids that have less."""
+        scale, where = self.scale, f"scale {self.name}"
+        rows = [row.partition("@") for row in scale.get("rows", ())]
+        sets, networks, test = scale["datasets"], scale["networks"], scale["test"]
+        names = {
+            "datasets": [*sets, *sets.values(), *test.get("examples_of", ())],
+            "networks": [*networks, *networks.values(), *test.get("batch_size_of", ())],
+            "methods": [slug for slug, _, _ in rows],
+            "presets": [*scale.get("presets", ()), *(preset for _, at, preset in rows if at)],
+            "artefacts": [*scale.get("artefacts", ()), *scale.get("left_out", ())],
+        }
+        for section, wanted in names.items():
+            for name in wanted:
+                if name not in self.grid[section]:
+                    known = {**standard()[section], **self.grid[section]}
+                    look_up(section.rstrip("s"), name, known, where)
+        for slug, entry in self.grid["methods"].items():
+            self._check_class(entry["method"], f"methods.{slug}")
+        for name in scale["methods"]:
+            self._check_class(name, f"{where}'s methods", SINGLE)
+        for preset, entry in self.presets.items():
+            for name in entry:
+                self._check_class(name, f"presets.{preset}", SINGLE, "label", "selection", "recipes")
+            for name in entry.get("recipes", ()):
+                self._check_class(name, f"presets.{preset}.recipes")
+        for name in self.grid["labels"]:
+            look_up("method", name, self.grid["methods"], "config/grid.yaml's labels")
+
+    def _check_class(self, name: Any, where: str, *known: str) -> None:
+        if not isinstance(name, str) or name not in (*self._methods, *known):
+            look_up("method class", name, {**self.classes, **dict.fromkeys(known)}, where)
+
+    @property
+    def classes(self) -> Mapping[str, Any]:
+        """The methods' classes, and those of config/grid.yaml: a user's registry may have less."""
+        return {**registry(standard()["registry"]), **self._methods}
+
+    def _check_roles(self) -> None:
+        ours, undefended = self.grid["roles"]["ours"], self.grid["roles"]["undefended"]
+        slugs = [method.slug for method in self._built.values()]
+        if not any(name.startswith(ours) for name in self.grid["methods"]):
+            look_up("method", ours, self.grid["methods"], "roles.ours")
+        if undefended not in slugs:
+            look_up("method", undefended, dict.fromkeys(slugs), "roles.undefended")
 
     @cached_property
     def evaluations(self) -> dict[str, EvalRun]:
@@ -61,8 +126,8 @@ class Plan(Trainings):
     def rows_of(self, name: str) -> list[str]:
         """The methods that an artefact has in the grid or here; a scale may leave out some, or all."""
         planned = self.artefacts[name].panels if name in self.artefacts else ()
-        panels = [*self._panels(self.grid["artefacts"].get(name, {})), *planned]
-        return list(dict.fromkeys(method for panel in panels for method in panel.methods))
+        here = [method for panel in planned for method in panel.methods]
+        return list(dict.fromkeys([*rows_of(self.grid, self.grid["artefacts"].get(name, {})), *here]))
 
     @property
     def data_sets(self) -> list[str]:
@@ -107,15 +172,19 @@ class Plan(Trainings):
 
     def _panels(self, entry: Config) -> list[Panel]:
         """One for each variation; the methods that are listed plainly lead the first."""
-        plain, panels = tuple(entry.get("methods", ())), []
+        plain = tuple(entry.get("methods", ()))
+        panels: list[Panel] = []
         for variation in entry.get("vary", ()):
             found = variants(self.grid, variation)
+            for slug in (slug for panel in panels for slug in panel.methods if slug in found):
+                raise expected("labels that differ between two variations", slug, "rename a label")
             self.entries.update(found)
             panels.append(Panel(tuple(variation["over"]), tuple(found)))
         first, *others = panels or [Panel((), ())]
         return [replace(first, methods=plain + first.methods), *others]
 
     def _artefact(self, name: str, entry: Config) -> Artefact:
+        look_up("kind", entry["kind"], KINDS, f"artefacts.{name}.kind")
         panels = self._panels(entry)
         rows, cells = self._rows(entry, panels), []
         protocol, columns = entry.get("protocol", PROTOCOLS[0]), tuple(entry.get("columns", ()))
@@ -123,7 +192,7 @@ class Plan(Trainings):
         for row, column in product(rows, columns):
             own, dataset = self._columns(self.network(row.network)), self.dataset(row.dataset)
             meaning = self._resolved(own, column, dataset, protocol, autoattack)
-            if entry["kind"] == "heatmaps":  # the same probe, with Grad-CAM maps
+            if entry["kind"] == "heatmaps" and meaning.formula.op == "probe":  # with Grad-CAM maps
                 (probe,) = (replace(probe, heat=True) for probe in meaning.probes)
                 meaning = replace(meaning, formula=Formula("probe", (probe.id,)), probes=(probe,))
             for run in row.runs:

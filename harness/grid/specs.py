@@ -3,20 +3,39 @@
 The workflow plans; a job gets its spec on the command line and plans nothing.
 """
 
+from __future__ import annotations
+
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
-from harness.core.config import merged
-from harness.core.errors import expected
+from harness.core.config import merged, read_grid
+from harness.core.errors import UserError, expected
 from harness.core.paths import canonical, restored
-from harness.grid.build import DEFAULT_PRESET, Builder, Config, fraction, look_up, registry
-from harness.grid.columns import Columns, EvalRun
+from harness.data.sets import SETS
+from harness.grid.build import (
+    DEFAULT_PRESET,
+    SINGLE,
+    Builder,
+    Config,
+    fraction,
+    look_up,
+    made,
+    registry,
+)
+from harness.grid.columns import PROTOCOLS, Columns, EvalRun
+from harness.models import NETWORKS
 from harness.training.contracts import Method
 from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
+
+
+@cache
+def standard() -> Config:
+    """config/grid.yaml, whose names are known to every scale and grid."""
+    return read_grid()
 
 
 class Trainings:
@@ -26,8 +45,18 @@ class Trainings:
         self.grid, self.scale, self.columns = grid, scale, Columns(grid, scale)
         self.runs: dict[str, TrainRun] = {}
         self.entries = dict(grid["methods"])  # and the variants that artefacts ask for
-        self.presets = merged(grid["presets"], scale.get("presets", {}))
+        known = {name: own for name, own in scale.get("presets", {}).items() if name in grid["presets"]}
+        self.presets = merged(grid["presets"], known)
         self._methods = registry(grid["registry"])
+        self._above: list[str] = []  # the methods whose parents are being planned
+        self._built: dict[str, Method] = {}  # the last one of each slug
+        for name, entry in grid["datasets"].items():
+            classes = look_up("data set", name, SETS, "harness/data/sets.py").classes
+            if len(entry.get("classes", range(classes))) != classes:
+                found = len(entry["classes"])
+                raise expected(f"{classes} names at datasets.{name}.classes", found, "name each once")
+        for name in grid["networks"]:
+            look_up("network", name, NETWORKS, "harness/models/__init__.py")
 
     def dataset(self, name: str) -> str:
         return self._named("datasets", name)
@@ -64,36 +93,53 @@ class Trainings:
         tables may train one method in two ways: then it is two runs.
         """
         artefact, dataset, network = artefact or {}, self.dataset(dataset), self.network(network)
-        builder = self._builder(dataset, network, artefact.get("threats", {}))
+        builder, where = self._builder(dataset, network, artefact.get("threats", {})), f"methods.{slug}"
         entry = builder.entry(slug)
-        method = builder.build(entry, f"methods.{slug}")
+        method = self._built[slug] = builder.build(entry, where)
         preset = self.presets[entry.get("preset", DEFAULT_PRESET)]
         own = preset.get("recipes", {}).get(entry["method"], {})
         of_set = self.grid["datasets"][dataset].get("recipe", {})
         of_artefact, of_scale = artefact.get("recipe", {}), self.scale["recipe"]
         recipe = reduce(merged, [self.grid["recipe"], of_set, of_artefact, own, of_scale])
         augment = merged(self.grid["datasets"][dataset]["augment"], recipe.pop("augment", {}))
-        parents = [
-            self.train_run(parent, dataset, network, seed, {**artefact, "watch": None}).id
-            for parent in entry.get("parents", ())
-        ]
-        run = TrainRun(
-            dataset=dataset,
-            network=network,
-            method=method,
-            recipe=Recipe(augment=Augment(**augment), **recipe),
-            selection=self._selection(preset, dataset, method),
-            seed=seed,
-            parents=tuple(parents),
-            watch=self._watch(dataset, artefact.get("watch")),
-        )
+        recipe["augment"] = made(Augment, augment, f"{where}: the augmentation of {dataset}")
+        fields = {
+            "dataset": dataset,
+            "network": network,
+            "method": method,
+            "recipe": made(Recipe, recipe, f"{where}: its recipe"),
+            "selection": self._selection(preset, dataset, method),
+            "seed": seed,
+            "parents": self._parents(slug, entry, (dataset, network, seed), artefact),
+            "watch": self._watch(dataset, artefact.get("watch"), where),
+        }
+        run = made(TrainRun, fields, where)
         return self.runs.setdefault(run.id, run)
 
-    def _watch(self, dataset: str, entry: Config | None) -> Watch | None:
+    def _parents(
+        self, slug: str, entry: Config, place: tuple[str, str, int], artefact: Config
+    ) -> tuple[str, ...]:
+        """The runs that a run starts from."""
+        parents = entry.get("parents", [])
+        if not isinstance(parents, list):
+            raise expected(f"a list at methods.{slug}.parents", repr(parents), "write [at, at_l2]")
+        if slug in self._above:
+            cycle = " from ".join([*self._above, slug])
+            raise expected("a method that does not start from itself", cycle, "change its parents")
+        self._above.append(slug)
+        try:
+            artefact = {**artefact, "watch": None}
+            return tuple(self.train_run(parent, *place, artefact).id for parent in parents)
+        finally:
+            self._above.pop()
+
+    def _watch(self, dataset: str, entry: Config | None, where: str) -> Watch | None:
         if not entry:
             return None
-        moments = tuple(fraction(moment, "a watch's moments") for moment in entry["moments"])
-        return Watch(self.columns.pgd(dataset, "linf", 20), entry["examples"], moments)
+        where, attack = f"{where}: its watch", self.columns.pgd(dataset, "linf", 20)
+        moments = tuple(fraction(moment, f"{where}'s moments") for moment in entry["moments"])
+        values = {"attack": attack, "examples": entry["examples"], "moments": moments}
+        return made(Watch, values, where)
 
     def _selection(self, preset: Config, dataset: str, method: Method) -> Selection:
         """An epoch is judged in the norms that its method trains against: threats go by their names."""
@@ -103,6 +149,69 @@ class Trainings:
         attacks = [self.columns.pgd(dataset, norm, 20) for norm in trained_norms(method)]
         attack = attacks[0] if len(attacks) == 1 else tuple(attacks) or None
         return Selection(attack=attack, **entry)
+
+    def check_places(self) -> None:
+        """Builds every threat and optimizer, for each preset that it speaks of."""
+        sets, networks = self.grid["datasets"], self.grid["networks"]
+        for dataset, entry in sets.items():
+            builder = self._builder(dataset, next(iter(networks)), {})
+            for name, threat in entry["threats"].items():
+                if "test_step" in threat:
+                    self.columns.pgd(dataset, name, 1)
+                for preset in [DEFAULT_PRESET, *(key for key in threat if key in self.presets)]:
+                    builder.threat(name, f"datasets.{dataset}", preset)
+        for network, entry in networks.items():
+            builder = self._builder(next(iter(sets)), network, {})
+            for name, optim in entry.items():
+                for preset in [DEFAULT_PRESET, *(key for key in optim if key in self.presets)]:
+                    builder.optim(name, f"networks.{network}", preset)
+
+    def build_unused(self) -> None:
+        """Builds all that no artefact asked for: a typo must not wait for its first use."""
+        unused = self._unused()
+        try:
+            self._built.update(self._in_one_place()._everything(unused))
+        except UserError as error:  # presets.yaml names threats that a user's grid may not have
+            try:
+                self._built.update(self._in_one_place(standard())._everything(unused))
+            except UserError:
+                raise error from None
+
+    def _unused(self) -> list[str]:
+        """Methods that were not built, and one of each class under each preset that speaks of it."""
+        classes = {slug: entry["method"] for slug, entry in self.grid["methods"].items()}
+        known = [slug for slug, name in classes.items() if name in self._methods]
+        first: dict[str, str] = {}  # class of methods, or `single` -> its first method
+        for slug in known:
+            first.setdefault(classes[slug], slug)
+            if not hasattr(self._methods[classes[slug]], "start"):
+                first.setdefault(SINGLE, slug)
+        for preset, entry in self.presets.items():
+            spoken = entry.keys() | entry.get("recipes", {}).keys()
+            known += [f"{slug}@{preset}" for name, slug in first.items() if name in spoken]
+        return [slug for slug in known if slug not in self._built]
+
+    def _in_one_place(self, *others: Config) -> Trainings:
+        """The grid with one data set and one network, which have what all have; and with any recipe."""
+        (dataset, entry), *_ = self.grid["datasets"].items()
+        grids, network = [*others, self.grid], next(iter(self.grid["networks"]))
+        sets = [own["threats"] for grid in grids for own in grid["datasets"].values()]
+        networks = [own for grid in grids for own in grid["networks"].values()]
+        grid = {
+            **self.grid,
+            "datasets": {dataset: {**entry, "threats": reduce(merged, sets)}},
+            "networks": {network: reduce(merged, networks)},
+            "recipe": {"epochs": 1, "batch_size": 1},
+        }
+        return Trainings(grid, {**self.scale, "datasets": {}, "networks": {}, "recipe": {}})
+
+    def _everything(self, slugs: Iterable[str]) -> dict[str, Method]:
+        """The methods by these slugs. All columns are resolved too."""
+        (dataset,), (network,) = self.grid["datasets"], self.grid["networks"]
+        for name, column in self.grid["columns"].items():
+            for protocol in [PROTOCOLS[0], *(key for key in column if key in PROTOCOLS)]:
+                self.columns.resolved(name, dataset, protocol)
+        return {slug: self.train_run(slug, dataset, network, seed=0).method for slug in slugs}
 
 
 def write_spec(work: TrainRun | EvalRun) -> str:

@@ -12,17 +12,19 @@ times the first request at most: a training that is cut daily for ten days needs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from harness.attacks.work import Work
-from harness.core.errors import expected
+from harness.core.errors import expected, unknown
 from harness.data import count
 from harness.grid.plan import Plan
 from harness.jobs import bill
 from harness.jobs.bill import Network, Rate
+from harness.machine.device import DEVICES
 from harness.training.runs import TrainRun
 
 # Low guesses. The papers' GPU sustained 7.4 TFLOPS, a fifth of its data sheet (docs/costs.md); one core
@@ -35,6 +37,10 @@ _START_MB = {"cpu": 1500, "gpu": 5000}  # a process with torch; with CUDA's libr
 _SNAKEMAKE_MB = 1000  # two Snakemake processes run inside a Slurm job's limit
 _DATA_MB = 8000  # the most of a memory map that must stay in memory
 _COPIES = 12  # of the weights: learners, gradients, momenta, averages, the best epoch, a checkpoint
+
+
+# What `--config` may say; workflow/common.smk reads the first three.
+ENTRIES = ("scale", "grid", "jobs", "device", "device_tflops", "max_minutes")
 
 
 def network_of(run: TrainRun) -> Network:
@@ -69,6 +75,11 @@ class Machine:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Machine:
+        """Of Snakemake's `--config`, of which no entry may be unknown."""
+        for name in config:
+            if name not in ENTRIES:
+                raise unknown("entry", name, ENTRIES, "--config")
+
         def positive(name: str, kind: type, default: Any) -> Any:
             if config.get(name) is None:
                 return default
@@ -78,8 +89,11 @@ class Machine:
             remedy = f"give --config {name}=..."
             raise expected(f"a number above 0 as {name}", config[name], remedy)
 
+        device = str(config.get("device", "auto"))
+        if not re.fullmatch(r"(cuda|mps):\d+", device) and device not in DEVICES:
+            raise unknown("device", device, [*DEVICES, "cuda:0"], "--config")
         tflops, minutes = ("device_tflops", float, None), ("max_minutes", int, MAX_MINUTES)
-        return cls(str(config.get("device", "auto")), positive(*tflops), positive(*minutes))
+        return cls(device, positive(*tflops), positive(*minutes))
 
     def train(self, plan: Plan, run_id: str, attempt: int = 1, parts: int = 1) -> Request:
         run = plan.run(run_id)

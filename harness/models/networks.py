@@ -1,18 +1,11 @@
-"""Networks by name, new or trained. Inputs are images in [0,1]; outputs are logits.
+"""Networks, new or trained. Inputs are images in [0,1]; outputs are logits.
 
 Ours are `head(features(x))`: Grad-CAM uses the features, the last stage's map. `FOLDS` names the
 convolutions that only a BatchNorm follows, for folding.py. ReLU works in place, since no layer before
 it needs its output again; avg_pool2d, unlike mean, keeps its gradient's layout.
-
-`resnet18`: He et al. 2016 with the 3x3 stem of the CIFAR literature (11,173,962 parameters for 10
-classes). `wrn32_10`: the papers call it WRN-32-10; its code has 5 blocks per stage, which is what
-others call WRN-34-10 (46,160,474 parameters). `resnet50` and `wrn50_2`: torchvision's, for ImageNet.
-`tiny` and `tiny_wide` are for smoke runs; `small` and `small_wide` for real images on CPUs: their stem
-halves the image, so all later layers are four times cheaper.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -25,6 +18,7 @@ from harness.core.errors import expected, unknown
 from harness.core.files import sha256
 from harness.data.sets import SETS
 from harness.machine.device import import_torchvision
+from harness.models import NETWORKS
 from harness.models.folding import frozen
 
 
@@ -143,26 +137,22 @@ def imagenet_network(name: str, channels: int, classes: int) -> nn.Module:
     return getattr(models, name)(num_classes=classes)
 
 
-# name -> builder(input channels, classes)
-NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
-    "resnet18": partial(ResNet, (64, 128, 256, 512), 2),
-    "wrn32_10": partial(WideResNet, 5, 10),
-    "resnet50": partial(imagenet_network, "resnet50"),
-    "wrn50_2": partial(imagenet_network, "wide_resnet50_2"),
-    "tiny": partial(ResNet, (16, 32), 1),
-    "tiny_wide": partial(ResNet, (16, 48), 1),
-    "small": partial(ResNet, (16, 32, 64), 1, stem_stride=2),
-    "small_wide": partial(ResNet, (32, 64, 128), 1, stem_stride=2),
+# family -> builder(*sizes, input channels, classes)
+FAMILIES: dict[str, Callable[..., nn.Module]] = {
+    "resnet": ResNet,
+    "wide_resnet": WideResNet,
+    "torchvision": imagenet_network,
 }
 
 
 def new_model(name: str, channels: int, num_classes: int, seed: int) -> nn.Module:
     """A network whose initial weights depend on the seed alone."""
     if name not in NETWORKS:
-        raise unknown("network", name, NETWORKS, "harness/models/networks.py")
+        raise unknown("network", name, NETWORKS, "harness/models/__init__.py")
+    family, sizes = NETWORKS[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return NETWORKS[name](channels, num_classes)
+        return FAMILIES[family](**sizes, channels=channels, classes=num_classes)
 
 
 def load_model(results: Path, run_id: str) -> nn.Module:

@@ -16,11 +16,13 @@ from typing import Any
 import pandas as pd
 
 from harness.core.config import read_claims
-from harness.core.errors import unknown
+from harness.core.errors import expected, unknown
 from harness.core.files import in_csv, in_markdown, write_whole
+from harness.grid.artefacts import rows_of
 from harness.grid.plan import Plan, reported
+from harness.grid.specs import standard
 from harness.papers.comparisons import Every, Number, Tree, comparisons
-from harness.papers.measured import Measured, planned_cells
+from harness.papers.measured import BEST_EPOCH, Measured, planned_cells
 from harness.papers.printed import Printed
 from harness.papers.published import Papers
 from harness.papers.relations import Statement, tree
@@ -54,11 +56,47 @@ def read(plan: Plan, path: Path | None = None) -> list[Claim]:
 
 def parse(content: Entry, plan: Plan) -> list[Claim]:
     """The claims of a claims.yaml. Patterns mean the rows that the grid has."""
-    claims = []
+    claims: dict[str, Claim] = {}
     for entry in content["claims"]:
-        parts = [tree(one) for part in entry["all_of"] for one in _statements(part, content, plan)]
-        claims.append(Claim(entry["id"], entry["claim"], entry["source"], Every(tuple(parts))))
-    return claims
+        name, parts = entry["id"], []
+        if name in claims:
+            raise expected("each claim's id once in claims.yaml", repr(name), "rename one of them")
+        for part in entry["all_of"]:
+            for statement in _statements(part, content, plan):
+                _check_names(statement, content["groups"], plan, f"claim {name}")
+                parts.append(tree(statement))
+        claims[name] = Claim(name, entry["claim"], entry["source"], Every(tuple(parts)))
+    return list(claims.values())
+
+
+def _check_names(statement: Statement, groups: Entry, plan: Plan, where: str) -> None:
+    """Names are the grid's or config/grid.yaml's: claims also judge grids that have less."""
+    artefact, dataset, network = statement.place.split("/")
+    methods = [name.partition("@") for name in statement.methods]
+    names = {
+        "artefact": [artefact],
+        "dataset": [dataset],
+        "network": [network],
+        "method": [name for name, _, _ in methods],
+        "preset": [name for _, at, name in methods if at],
+        "column": statement.columns,
+    }
+    for kind, wanted in names.items():
+        known = _known(kind, artefact, plan.grid) | {*(plan.rows_of(artefact) * (kind == "method"))}
+        missing = [name for name in wanted if not _among(known, name)]
+        known |= _known(kind, artefact, standard()) if missing else set()
+        for name in missing:
+            if not _among(known, name):
+                raise unknown(kind, name, {*known, *groups}, f"{where} ({statement.place})")
+
+
+def _known(kind: str, artefact: str, grid: Entry) -> set[str]:
+    own = {"method": rows_of(grid, grid["artefacts"].get(artefact, {})), "column": [BEST_EPOCH]}
+    return {*grid[f"{kind}s"], *own.get(kind, ())}
+
+
+def _among(known: Iterable[str], pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in known)
 
 
 def _statements(entry: Entry, content: Entry, plan: Plan) -> Iterator[Statement]:

@@ -26,6 +26,18 @@ class Statement:
         return Number(artefact, dataset, network, method, columns, classes, **how)
 
     @property
+    def methods(self) -> list[str]:
+        """All that it names; what is harder than something are classes."""
+        keys = ["better", "order", "peak", "methods", "only", "where_wrong"]
+        keys += [] if "harder" in self.entry else ["than"]
+        return _flat(self.entry[key] for key in keys if key in self.entry)
+
+    @property
+    def columns(self) -> list[str]:
+        limits = self.entry["above"] if "only" in self.entry else ()
+        return _flat([*self.entry.get("columns", ()), *limits])
+
+    @property
     def side(self) -> str:
         return "below" if self.entry.get("lower") else "above"
 
@@ -41,6 +53,10 @@ class Statement:
                 where = f"config/grid.yaml's {self.place.split('/')[1]}"
                 raise unknown("class", name, self.classes, where)
         return tuple(classes)
+
+
+def _flat(names: Iterable[str | Iterable[str]]) -> list[str]:
+    return [one for some in names for one in ([some] if isinstance(some, str) else some)]
 
 
 def _better(statement: Statement, column: Any) -> list[Tree]:

@@ -16,8 +16,9 @@ from pathlib import Path
 from harness.core import paths
 from harness.core.config import CONFIG, ROOT
 from harness.core.files import sha256, write_whole
-from harness.grid.artefacts import Artefact, entries
+from harness.grid.artefacts import Artefact
 from harness.grid.plan import Plan, reported
+from harness.grid.robustbench import entries
 
 NAME = "made_of.sha256"  # in the form of `sha256sum`, which can check it too
 _REMARK = "# "  # which `sha256sum` skips

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.config import read_papers
+from harness.core.errors import expected
 from harness.core.files import write_whole
 from harness.evaluation.records import Record, read_evaluation, value
 from harness.evaluation.trust import Check, read_checks
-from harness.grid.artefacts import Entry, entries
+from harness.grid.build import look_up
 from harness.grid.plan import Plan, reported
+from harness.grid.robustbench import Entry, entries
+from harness.grid.specs import standard
+from harness.models import NETWORKS
 from harness.papers.published import KEYS, published
 from harness.reports.cells import budget
 
@@ -80,8 +84,30 @@ def _reported(candidates: list[Entry], tables: Mapping[str, dict]) -> tuple[Entr
     return candidates[0], None
 
 
+def read(plan: Plan) -> dict[str, Any]:
+    return checked(read_papers(), plan)
+
+
+def checked(papers: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    """config/papers.yaml, whose names must be those of the grid, its methods' classes and networks."""
+    where = "papers.yaml's"
+    for slug in papers["rows"]:
+        look_up("method", slug, {**standard()["methods"], **plan.grid["methods"]}, f"{where} rows")
+    for name in papers["methods"]:
+        look_up("method class", name, plan.classes, f"{where} methods")
+    for name in papers["architectures"]:
+        look_up("network", name, NETWORKS, f"{where} architectures")
+    for section in ("rows", "methods"):
+        for name in papers[section].values():
+            look_up("paper", name, papers["papers"], f"{where} {section}")
+    cited = {*papers["rows"].values(), *papers["methods"].values()}
+    for name in papers["papers"].keys() - cited:
+        raise expected(f"a row or a method of {where} paper {name}", "none", "name one, or delete it")
+    return papers
+
+
 def write_entries(plan: Plan, results: Path, reports: Path) -> list[Path]:
-    papers, found, written = read_papers(), entries(plan.artefacts), []
+    papers, found, written = read(plan), entries(plan.artefacts), []
     artefacts = {e.artefact.name: e.artefact for some in found.values() for e in some}
     tables = {
         name: published(artefact, plan).set_index(KEYS).published.to_dict()

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
+from harness.core.errors import expected
 from harness.machine.device import Arithmetic, torch
+
+
+def within(name: str, value: float | Fraction, least: float, most: float = math.inf) -> None:
+    """Refuses a hyper-parameter outside its range."""
+    if not least <= value <= most:
+        span = f"of {least} or more" if most == math.inf else f"from {least} to {most}"
+        raise expected(f"{name} {span}", f"{name} = {value}", "change it")
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,10 @@ class Ensemble(Protocol):
 
 
 class Method(Protocol):
-    """A way to train: a frozen dataclass whose fields are its hyper-parameters."""
+    """A way to train: a frozen dataclass whose fields are its hyper-parameters.
+
+    One that starts from trained parents says of how many: `PARENTS: ClassVar[tuple[int, ...]] = (2,)`.
+    """
 
     @property
     def slug(self) -> str: ...

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from harness.core.errors import expected, unknown
 from harness.machine import distributed
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock, Lab, Objective
+from harness.training.contracts import Batch, Clock, Lab, Objective, within
 from harness.training.weights import mix_into
 
 SHAPES = ("linear", "step", "cosine")
@@ -45,6 +45,8 @@ class Schedule:
             found = f"times {[str(time) for time in times]}"
             remedy = "write them as shares of the epochs, such as 40/120"
             raise expected("knots from 0 to at most 1 of the run, in order", found, remedy)
+        for _, factor in self.knots:
+            within("a knot's factor", factor, 0)
 
     def factor(self, progress: float) -> float:
         if self.shape == "cosine":
@@ -75,6 +77,10 @@ class Optim:
             raise unknown("optimizer", self.algorithm, ALGORITHMS, "an optim entry")
         if self.lr <= 0:
             raise expected("a learning rate above 0", f"lr = {self.lr}", "write lr: 0.01")
+        within("weight_decay", self.weight_decay, 0)
+        within("momentum", self.momentum, 0, 1)
+        if self.nesterov and self.momentum == 0:
+            raise expected("a momentum above 0 with nesterov", "momentum = 0", "write momentum: 0.9")
 
     def start(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         device = next(model.parameters()).device.type

@@ -121,6 +121,12 @@ class TrainRun:
 
     REVISION: ClassVar[int] = 1
 
+    def __post_init__(self) -> None:
+        counts = getattr(self.method, "PARENTS", (0,))
+        if len(self.parents) not in counts:
+            what = f"{' or '.join(map(str, counts))} parents of {self.method.slug}"
+            raise expected(what, len(self.parents), "write parents: [at, at_l2] for two")
+
     @cached_property
     def id(self) -> str:
         where = f"{self.dataset}-{self.network}-{self.method.slug}-s{self.seed}"

@@ -511,9 +511,10 @@ def test_rmc_deploys_the_best_worst_norm_point(curve, monkeypatch):
         torch.testing.assert_close(found, wanted)
 
 
-def test_rmc_without_parents_says_so(lab):
-    with pytest.raises(UserError, match="two trained parents"):
-        RMC((LINF, L2), OPTIM).start(lab)
+def test_a_number_of_parents_that_a_method_cannot_use_is_refused(plan):
+    for slug, parents, wanted in (("rmc", ("at",), "2 parents of rmc"), ("at", ("nt",), "0 parents")):
+        with pytest.raises(UserError, match=f"{wanted}.* found 1"):
+            dataclasses.replace(plan.train_run(slug, "cifar10", "resnet18", 0), parents=parents)
 
 
 # RAMP -----------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from conftest import ARTEFACT, METHODS, ROOT, said, snakemake
 
 from harness.core import paths
 from harness.core.config import CONFIG
-from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
+from harness.grid.robustbench import entries
 from harness.reports.manifest import CURRENT, Manifest, write_manifest
 
 

@@ -106,7 +106,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Stream getDefaultStream(Device) const override { return Stream(Stream::DEFAULT, GPU); }
   Stream exchangeStream(Stream stream) const override { return stream; }
   DeviceIndex deviceCount() const noexcept override { return 1; }
-  void record(void** event, const Stream&, DeviceIndex, c10::EventFlag) const override { *event = this_(); }
+  void record(void** event, const Stream&, DeviceIndex, c10::EventFlag) const override {
+    *event = reinterpret_cast<void*>(1);
+  }
   void block(void*, const Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
   void destroyEvent(void*, DeviceIndex) const noexcept override {}
@@ -114,7 +116,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const Stream&) const override {}
   void synchronizeEvent(void*) const override {}
   void synchronizeDevice(DeviceIndex) const override {}
-  static void* this_() { return reinterpret_cast<void*>(1); }
 };
 
 // A state of 16 bytes (seed, offset) on the CPU, as CUDA's own; each draw seeds a generator of the CPU.
@@ -164,24 +165,16 @@ struct CUDAHooks final : at::CUDAHooksInterface {
   CUDAHooks(at::CUDAHooksArgs) {}
   void init() const override {}
   bool hasPrimaryContext(DeviceIndex) const override { return true; }
+  bool hasCUDA() const override { return true; }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
-  bool hasCUDA() const override { return true; }
   const at::Generator& getDefaultGenerator(DeviceIndex) const override { return standard(); }
   at::Generator getNewGenerator(DeviceIndex) const override { return at::make_generator<Philox>(); }
-  Device getDeviceFromPtr(void*) const override { return GPU; }
   bool isPinnedPtr(const void*) const override { return false; }
-  c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
-  c10::Allocator* getCUDADeviceAllocator() const override { return &memory; }
   DeviceIndex deviceCount() const override { return 1; }
-  int getNumGPUs() const override { return 1; }
   DeviceIndex current_device() const override { return 0; }
-  DeviceIndex getCurrentDevice() const override { return 0; }
-  void setCurrentDevice(DeviceIndex) const override {}
-  DeviceIndex exchangeDevice(DeviceIndex) const override { return 0; }
-  DeviceIndex maybeExchangeDevice(DeviceIndex) const override { return 0; }
-  void deviceSynchronize(DeviceIndex) const override {}
 };
+
 
 // ---- One memory, seen from both sides ---------------------------------------------------------
 

@@ -10,8 +10,8 @@ from harness.attacks.attack import Threat
 from harness.attacks.balls import Ball
 from harness.attacks.pgd import PGD
 from harness.data import count
-from harness.grid.artefacts import entries
 from harness.grid.plan import Plan
+from harness.grid.robustbench import entries
 from harness.jobs.bill import kind, known_networks
 from harness.papers.claims import read, runs
 from harness.papers.published import published

@@ -4,7 +4,8 @@ from conftest import ROOT, weights
 
 from harness.core.config import read_grid
 from harness.core.errors import UserError
-from harness.models.networks import NETWORKS, new_model
+from harness.models import NETWORKS
+from harness.models.networks import FAMILIES, new_model
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def test_weights_depend_on_the_seed_alone():
 
 def test_the_grid_names_only_networks_that_exist():
     assert set(read_grid(ROOT / "config" / "grid.yaml")["networks"]) <= set(NETWORKS)
+    assert {family for family, _ in NETWORKS.values()} == set(FAMILIES)
     with pytest.raises(UserError, match="did you mean 'resnet18'"):
         new_model("resnet1", 3, 10, 0)
     with pytest.raises(UserError, match="3 channels"):

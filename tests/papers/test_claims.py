@@ -71,9 +71,12 @@ def test_a_mistake_in_the_claims(change, message, tmp_path):
             {"harder": ["cat"], "than": "dog", "methods": ["at"], "columns": ["NAT"]},
             "a list of classes at claims.0.all_of.0.than",
         ),
-        ({"deviation_below": 0, "methods": ["at"], "columns": ["NAT"]}, "found 0 is less than"),
+        (
+            {"deviation_below": 0, "methods": ["at"], "columns": ["NAT"]},
+            r"more than 0 at claims.*found 0",
+        ),
         ({"above": 50, "columns": ["NAT"]}, "methods and columns beside above"),
-        ({**BEST, "classes": "each", "most_in": ["cat"]}, "should not be valid"),
+        ({**BEST, "classes": "each", "most_in": ["cat"]}, "classes or most_in, not both at claims"),
     ],
 )
 def test_half_a_relation_is_refused(part, message, tmp_path):
@@ -198,7 +201,8 @@ def test_what_holds_in_part_is_counted_apart(small, tmp_path):
     store(small, tmp_path, {"trades6": (0.95, 0.5), "at": (0.8, 0.5), "fat": (0.8, 0.5)})
     parts = [BEST, {**BEST, "in": [PLACE, f"{ARTEFACT}/cifar10/wrn32_10"]}]
     parts.append({**BEST, "in": [PLACE, f"{ARTEFACT}/cifar100/resnet18"], "than": ["at"]})
-    content = {**claimed(), "claims": [claimed(part)["claims"][0] for part in parts]}
+    entries = [{**claimed(part)["claims"][0], "id": f"n{n}"} for n, part in enumerate(parts)]
+    content = {**claimed(), "claims": entries}
     table = judge(small, parse(content, small), tmp_path, reports_of(small, tmp_path))
     text = markdown(table, "a notice")
     assert "Ours: holds where measured 2, holds 1." in text

@@ -211,5 +211,5 @@ def test_a_peak_that_may_be_where_nothing_was_measured(small, tmp_path):
     shares = {"nt": 0.5, "trades6": 0.6, "fat": 0.8}  # AT's is not there, and might be the peak
     store(small, tmp_path, {method: (share, 0.1) for method, share in shares.items()})
     assert judged(small, tmp_path, PEAK).our_verdict == "undecided"
-    nowhere = {**PEAK, "peak": "nothing~*", "in": ["plusplus_fig5/cifar10/resnet18"]}
+    nowhere = {**PEAK, "peak": "generalist_t~*", "in": ["plusplus_fig5/cifar10/resnet18"]}
     assert judged(small, tmp_path, nowhere).our_verdict == "not measured"

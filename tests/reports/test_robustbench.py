@@ -13,9 +13,9 @@ from harness.core import paths
 from harness.core.config import read_papers
 from harness.evaluation.records import Record, read_artefact, read_records, write_records
 from harness.evaluation.trust import write_checks
-from harness.grid.artefacts import entries
 from harness.grid.build import registry
 from harness.grid.plan import Plan
+from harness.grid.robustbench import entries
 from harness.reports.robustbench import model_info, write_entries
 
 FIELDS = [  # of RobustBench's model_info files, in their order

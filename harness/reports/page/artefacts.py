@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from harness.core.files import from_csv
+from harness.core.files import from_csv, one_line
 from harness.grid.artefacts import Artefact
 from harness.grid.plan import Plan
 from harness.papers.claims import tally
@@ -27,6 +27,8 @@ def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
     table = _read(folder / "tables" / f"{artefact.name}.csv")
     baselines = {slug: plan.label(slug) for slug in table.best_baseline.dropna().unique()}
     table["best_baseline"] = table.best_baseline.map(baselines)
+    columns = {one_line(name): name for name in artefact.columns}  # as the CSV writes them
+    table["column"] = table.column.map(lambda name: columns.get(name, name))
     table = table.astype(object).where(table.notna(), None)
     parts = []
     for _, part in table.groupby(["dataset", "network"], sort=False):
