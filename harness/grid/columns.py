@@ -1,8 +1,6 @@
 """What a column of config/grid.yaml is: the probes it asks of a model, and how their records become a
 number. Torch-free."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -123,12 +121,6 @@ class Columns:
 
     def __init__(self, grid: Config, scale: Config) -> None:
         self.grid, self.scale = grid, scale
-
-    def of(self, network: str) -> Columns:
-        """These columns for a network, which may need smaller batches than the others."""
-        test = self.scale["test"]
-        own = {**test, "batch_size": test.get("batch_size_of", {}).get(network)}
-        return Columns(self.grid, {**self.scale, "test": own}) if own["batch_size"] else self
 
     def examples(self, dataset: str) -> int:
         """How many test images a scale takes of a data set, if it has so many."""

@@ -39,8 +39,8 @@ class Plan(Trainings):
         super().__init__(grid, scale)
         self.name = name
         self._probes: dict[str, dict[str, Probe]] = defaultdict(dict)  # run -> its probes
-        self._columns, self._resolved = cache(self.columns.of), cache(Columns.resolved)
-        self._attacks = cache(Columns.attacks)
+        self._columns, self._attacks = cache(self.columns_of), cache(Columns.attacks)
+        self._resolved = cache(Columns.resolved)
         self._check_names()
         self.check_places()
         self.artefacts: dict[str, Artefact] = {}
@@ -65,10 +65,10 @@ class Plan(Trainings):
         """A scale's names are the grid's or config/grid.yaml's: it also plans grids that have less."""
         scale, where = self.scale, f"scale {self.name}"
         rows = [row.partition("@") for row in scale.get("rows", ())]
-        sets, networks = scale["datasets"], scale["networks"]
+        sets, networks, test = scale["datasets"], scale["networks"], scale["test"]
         names = {
-            "datasets": [*sets, *sets.values(), *scale["test"].get("examples_of", ())],
-            "networks": [*networks, *networks.values(), *scale["test"].get("batch_size_of", ())],
+            "datasets": [*sets, *sets.values(), *test.get("examples_of", ())],
+            "networks": [*networks, *networks.values(), *test.get("batch_size_of", ())],
             "methods": [slug for slug, _, _ in rows],
             "presets": [*scale.get("presets", ()), *(preset for _, at, preset in rows if at)],
             "artefacts": [*scale.get("artefacts", ()), *scale.get("left_out", ())],
@@ -114,6 +114,14 @@ class Plan(Trainings):
             run: EvalRun(run, tuple(probes[key] for key in sorted(probes)))
             for run, probes in self._probes.items()
         }
+
+    def columns_of(self, network: str) -> Columns:
+        """The columns for a network, which may need smaller batches than others."""
+        test = self.scale["test"]
+        if network not in test.get("batch_size_of", {}):
+            return self.columns
+        test = {**test, "batch_size": test["batch_size_of"][network]}
+        return Columns(self.grid, {**self.scale, "test": test})
 
     @property
     def jobs(self) -> int:
