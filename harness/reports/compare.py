@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from harness.core.errors import expected, unknown
+from harness.core.files import one_line
 from harness.core.statistics import paired
 from harness.evaluation.records import read_artefact, value
 from harness.grid.plan import Plan, reported
@@ -116,4 +117,5 @@ def main() -> None:
         table = agreement(plan, options.artefact, options.results)
     else:
         table = differences(plan, options.artefact, rows[0], rows[1:], options.results)
-    print(table.to_string(index=False, formatters={"p": "{:.2g}".format}))
+    text = table.to_string(index=False, formatters={"p": "{:.2g}".format})
+    print("\n".join(map(one_line, text.split("\n"))))  # a terminal obeys some characters
