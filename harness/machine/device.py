@@ -71,8 +71,8 @@ def _try(device: torch.device, gpus: str) -> None:
         torch.ones(1, device=device).add_(1).item()
     except (RuntimeError, AssertionError) as error:  # AssertionError: a torch without CUDA
         gpu = f"GPU {gpus or device}, which is in this machine or was given to this job"
-        remedy = "install the torch for this card and its driver, which nvidia-smi shows, or take the"
-        remedy += " CPU: --device cpu (Snakemake: --config device=cpu)"
+        remedy = "install the build of torch for its driver (docs/installing.md), or take the CPU: "
+        remedy += "--device cpu (Snakemake: --config device=cpu)"
         what, found = f"torch {torch.__version__} to compute on {gpu}", str(error).partition("\n")[0]
         raise expected(what, found, remedy) from None
 
