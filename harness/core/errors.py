@@ -1,18 +1,14 @@
 """Errors that a user can fix: what was expected, what was found, what to do, in one sentence."""
 
 import os
-import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 from harness.core import process
 
 _MANY = 40  # names that nobody wants to read
-_NO_MEMORY = r"[\w ]*(out of memory|(can't|Unable to) allocate|ALLOC_FAILED)((?!\. )[^\n])*"
-_OUT_OF_MEMORY = re.compile(rf"{_NO_MEMORY}(\. Tried to allocate [\d.]+ \w+)?")
 
 
 class UserError(Exception):
@@ -39,19 +35,6 @@ def nearest(found: object, known: Iterable[object]) -> str:
         three = get_close_matches(str(found), names, n=3, cutoff=0)
         return f"of {len(names)} the nearest are {', '.join(three)}"
     return f"known are {', '.join(names)}" if names else "none is known"
-
-
-@contextmanager
-def enough_memory(what: str, remedy: str) -> Iterator[None]:
-    """The out-of-memory error of torch or numpy as one that says which number to lower."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
-        said = _OUT_OF_MEMORY.search(str(error))
-        if said is None:
-            raise
-        found = said.group().strip(" .").replace(". Tried", ", tried")
-        raise expected(f"enough memory for {what}", found, remedy) from None
 
 
 def run_command(main: Callable[[], None]) -> None:
@@ -84,7 +67,7 @@ def run_command(main: Callable[[], None]) -> None:
     except OSError as error:
         what = f"to read or write {error.filename or 'a file'}"
         remedy = "give a folder that can be written (and has room), then start again"
-        if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
+        if isinstance(error, FileNotFoundError | IsADirectoryError):
             remedy = "give the path of a file that is there"
         elif isinstance(error, PermissionError):
             remedy = "give a folder of your own, or ask its owner to let you use it"

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from harness.core import paths, process
-from harness.core.errors import UserError, enough_memory
+from harness.core.errors import UserError
 from harness.core.paths import canonical, seed_from
 from harness.core.process import Cost, Progress
 from harness.data import Images, load
@@ -41,6 +41,7 @@ from harness.evaluation.records import (
     write_shard,
 )
 from harness.grid.columns import EvalRun, Probe
+from harness.machine.device import enough_memory
 from harness.training.batches import on_device
 
 _LOWER = (

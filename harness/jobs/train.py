@@ -6,12 +6,12 @@ from pathlib import Path
 
 from harness.core import paths
 from harness.core.commands import positive
-from harness.core.errors import enough_memory, expected
+from harness.core.errors import expected
 from harness.core.files import only_one
 from harness.grid.plan import Plan
 from harness.grid.specs import read_spec
 from harness.machine import distributed, launch
-from harness.machine.device import DEVICES, set_up
+from harness.machine.device import DEVICES, enough_memory, set_up
 from harness.training.runs import indivisible
 from harness.training.train import rehearse, train
 

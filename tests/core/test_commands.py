@@ -13,10 +13,11 @@ import torch
 from commands import ENVIRONMENT
 from conftest import ARTEFACT, command, run_of
 
-from harness.core.errors import UserError, enough_memory, unknown
+from harness.core.errors import UserError, unknown
 from harness.core.process import lasting
 from harness.grid.specs import write_spec
 from harness.jobs import evaluate, train, zygote
+from harness.machine.device import enough_memory
 from harness.training.runs import Augment
 
 TRAIN = ("harness", "train", "--scale", "ci")

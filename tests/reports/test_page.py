@@ -10,6 +10,7 @@ import pytest
 from browser import Browser, chromium
 from conftest import ARTEFACT
 
+from harness.core.files import write_json
 from harness.evaluation.trust import Check
 from harness.grid.plan import Plan
 from harness.reports.external import write_report
@@ -42,7 +43,7 @@ def add_figure(plan, reports, caption):
     path = reports / "ci" / "figures" / f"{FIGURE}.png"
     path.parent.mkdir(parents=True)
     plt.figure(figsize=(4, 3)).savefig(path, dpi=200)
-    path.with_suffix(".json").write_text("{}")
+    write_json(path.with_suffix(".json"), {})
     plt.close("all")
 
 
