@@ -34,6 +34,7 @@ PARTS = {
     "kept_memory": "Memory that is kept",
     "waits": "Waiting for the GPU",
     "method_cost": "What a step of each method costs",
+    "imagenet_feed": "ImageNet's feed",
     "corruptions": "Corrupted sets",
     "read_records": "From records to numbers",
     "build": "The smoke build of everything",

@@ -16,6 +16,7 @@ import torch
 
 from benchmarks.timing import Row
 from harness.core.config import ROOT
+from harness.core.errors import expected
 from harness.grid.plan import Plan
 from harness.training.batches import Batches
 from harness.training.contracts import Clock
@@ -29,8 +30,10 @@ BEFORE = {"at": 2, "fat": 34, "agr": 42}  # by the same count, at commit d7e81c3
 def measure() -> list[Row]:
     device = ROOT / "tests" / "device"
     sys.path.insert(0, str(device))
-    from pretend_cuda import LIBRARY, build
+    from pretend_cuda import LIBRARY, build, lacking
 
+    if why := lacking():
+        raise expected("the pretend device", "no way to make it", why)
     own = {LIBRARY: str(build()), "PYTHONPATH": f"{device}:{ROOT}"}
     command = [sys.executable, "-m", "benchmarks.waits"]
     done = subprocess.run(

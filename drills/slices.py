@@ -122,7 +122,10 @@ def meaning(plan: Plan) -> Any:
         {name: plan.dataset(name) for name in plan.grid["datasets"] if name in plan.scale["datasets"]},
         {name: plan.network(name) for name in plan.grid["networks"] if name in plan.scale["networks"]},
         {name: plan.columns.column(name).get("published") for name in columns},
-        {name: entry.get("classes") for name, entry in plan.grid["datasets"].items()},
+        {
+            name: (entry.get("classes"), entry.get("data_parallel"))
+            for name, entry in plan.grid["datasets"].items()
+        },
         plan.grid["roles"],
         {key: plan.scale.get(key) for key in ("notice", "threads", "autoattack", "left_out")},
     )

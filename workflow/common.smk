@@ -17,7 +17,6 @@ from harness.jobs.zygote import launch
 from harness.reports.manifest import CHANGED, CURRENT, NOW, Manifest, no_future
 
 
-
 def in_one_sentence(function):
     """A mistake in the config stops the workflow with one sentence."""
 
@@ -107,7 +106,8 @@ def claim_files(scale):
 
 def processes(run):
     """How many processes train a run side by side; each gets the scale's threads."""
-    return plan_of(run).runs[run].processes
+    plan = plan_of(run)
+    return max(plan.runs[run].processes, plan.data_parallel(run))
 
 
 def asks(job):
@@ -151,7 +151,9 @@ def entry_files(scale):
     """What RobustBench's entries are made of."""
     from harness.reports.robustbench import read  # pandas: only when needed
 
-    read(plan(scale))  # config/papers.yaml: a mistake in it is said now, not after the last training
+    read(
+        plan(scale)
+    )  # config/papers.yaml: a mistake in it is said now, not after the last training
     found = [entry for some in entries_of(scale).values() for entry in some]
     checks = [check_file(scale, entry.artefact.name) for entry in found]
     return [

@@ -67,7 +67,7 @@ def run_command(main: Callable[[], None]) -> None:
     except OSError as error:
         what = f"to read or write {error.filename or 'a file'}"
         remedy = "give a folder that can be written (and has room), then start again"
-        if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
+        if isinstance(error, FileNotFoundError | IsADirectoryError):
             remedy = "give the path of a file that is there"
         elif isinstance(error, PermissionError):
             remedy = "give a folder of your own, or ask its owner to let you use it"

@@ -2,7 +2,6 @@
 
 Splits are `train` (without the validation slice), `validation` (a fixed slice of the official
 training set), `train+validation` and `test`. No torch here: reports read labels and images too.
-Images of `validation` and `test` have the size that networks take; training images may be larger.
 
 A corrupted set is a data set like any other, with a test split only: `cifar10-c/fog/3` is CIFAR-10-C's
 fog at severity 3; `cifar10-p/tilt` is a sequence of CIFAR-10-P, all frames of an image in a row
@@ -11,7 +10,9 @@ fog at severity 3; `cifar10-p/tilt` is a sequence of CIFAR-10-P, all frames of a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -26,26 +27,42 @@ _LARGEST_VALIDATION = 1000
 
 @dataclass(frozen=True)
 class Images:
-    """x: uint8, (n, channels, height, width); y: int64, (n,)."""
+    """Rows of a stored split. Their pixels are read when `x` is asked for: `take` the rows first."""
 
-    x: np.ndarray
-    y: np.ndarray
+    stored: Stored
+    rows: range | np.ndarray
     classes: int
-    source: str  # where the arrays came from, for the report
     name: str  # in reports: `cifar10-c(generated)/fog/3` if we made the set
-    stored: Stored  # the whole split that they are rows of
+
+    @property
+    def x(self) -> np.ndarray:
+        """uint8, (n, channels, height, width): a view where the rows are a range, else a copy."""
+        rows = self.rows
+        if isinstance(rows, range):
+            return self.stored.x[rows.start : rows.stop : rows.step]
+        return self.stored.x[rows]
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        """int64, (n,)."""
+        return self.stored.y[np.asarray(self.rows)]
+
+    @property
+    def source(self) -> str:
+        """Where the arrays came from, for the report."""
+        return self.stored.source
+
+    @property
+    def nbytes(self) -> int:
+        return len(self) * math.prod(self.stored.x.shape[1:])
 
     def __len__(self) -> int:
-        return len(self.y)
+        return len(self.rows)
 
     def take(self, rows: slice | np.ndarray) -> Images:
-        return replace(self, x=self.x[rows], y=self.y[rows])
-
-    def centre(self, size: tuple[int, int]) -> Images:
-        """The centre crop of images that are stored larger than networks take them."""
-        height, width = size
-        top, left = (self.x.shape[2] - height) // 2, (self.x.shape[3] - width) // 2
-        return replace(self, x=self.x[:, :, top : top + height, left : left + width])
+        if isinstance(self.rows, range) and isinstance(rows, slice):
+            return replace(self, rows=self.rows[rows])
+        return replace(self, rows=np.asarray(self.rows)[rows])
 
 
 def load(name: str, split: str) -> Images:
@@ -60,14 +77,14 @@ def load(name: str, split: str) -> Images:
 
     entry = SETS[name]
     stored = obtain(entry, "test" if split == "test" else "train")
-    images = Images(stored.x, stored.y, entry.classes, stored.source, name, stored)
+    images = Images(stored, range(len(stored.y)), entry.classes, name)
     if split in ("test", "train+validation"):
         return images
     # The slice is always the same: no seed of a run may change it.
     order = np.random.default_rng(0).permutation(len(images))
     size = _validation_size(len(images))
     if split == "validation":
-        return images.take(order[:size]).centre(entry.size)
+        return images.take(order[:size])
     return images.take(np.sort(order[size:]))
 
 
@@ -102,5 +119,4 @@ def _corrupted(name: str, split: str) -> Images:
         remedy = "corrupted sets are only for testing"
         raise expected(f"the split 'test' of {name}", repr(split), remedy)
     title, stored = obtain(corrupted)
-    classes = SETS[corrupted.base].classes
-    return Images(stored.x, stored.y, classes, stored.source, title, stored)
+    return Images(stored, range(len(stored.y)), SETS[corrupted.base].classes, title)

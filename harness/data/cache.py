@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -35,16 +36,29 @@ class Stream:
     dtype = np.dtype(np.uint8)
 
 
+class Lazy(Protocol):
+    """Images whose rows are decoded when they are read: too large for the cache."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray: ...
+
+    def chunks(self) -> Iterator[np.ndarray]: ...
+
+
 Arrays = tuple[np.ndarray | Stream, np.ndarray]  # images, labels
 
 
-def chunks_of(images: np.ndarray | Stream) -> Iterator[np.ndarray]:
+def chunks_of(images: np.ndarray | Stream | Lazy) -> Iterator[np.ndarray]:
     """The images in chunks that fit into memory."""
-    if isinstance(images, Stream):
-        yield from images.chunks()
-    else:
+    if isinstance(images, np.ndarray):
         for first in range(0, len(images), _CHUNK):
             yield images[first : first + _CHUNK]
+    else:
+        yield from images.chunks()
 
 
 def data_folder() -> Path:
@@ -60,7 +74,7 @@ def cache_folder() -> Path:
 class Stored:
     """A split of a set, in memory or mapped from files."""
 
-    x: np.ndarray
+    x: np.ndarray | Lazy
     y: np.ndarray
     source: str
     sha256: str  # of the images' bytes, then the labels' (int64, little endian)
@@ -115,7 +129,8 @@ def read(folder: Path) -> Stored:
     files = (folder / "x.npy", folder / "y.npy")
     try:
         x, y = map(mapped, files)
-        if (x.dtype, y.dtype, x.ndim, y.shape) != (np.uint8, np.int64, 4, x.shape[:1]):
+        right = (x.dtype, y.dtype, y.shape) == (np.uint8, np.int64, x.shape[:1])
+        if not right or x.ndim not in (4, 2):  # 2: a listing of files
             raise ValueError(f"{x.dtype} {x.shape} and {y.dtype} {y.shape}")
         arrays = x, np.array(y)
         stored = Stored(*arrays, about["source"], about["sha256"], files, state_of(files))
@@ -154,7 +169,7 @@ def keep(
     return read(folder)
 
 
-def digest_of(x: np.ndarray, y: np.ndarray) -> str:
+def digest_of(x: np.ndarray | Lazy, y: np.ndarray) -> str:
     digest = hashlib.sha256()
     for piece in chunks_of(x):
         digest.update(np.ascontiguousarray(piece).data)

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.data.cache import Arrays
 from harness.data.decoders import read_cifar_batches, read_cifar_png, read_idx, read_svhn
-from harness.data.pictures import read_class_folders, read_tiny_validation
+from harness.data.pictures import Pictures, list_class_folders, read_class_folders, read_tiny_validation
 
 Read = Callable[[list[Path]], Arrays]
 
@@ -42,7 +42,9 @@ class DataSet:
     class_counts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # where not all equal
     sha256: dict[str, str] = field(default_factory=dict)  # of the decoded whole set, see below
     flip: bool = True  # does a mirrored image keep its class?
-    train_size: tuple[int, int] | None = None  # stored larger, for random crops
+    pictures: dict[str, Callable[[Path, np.ndarray], Pictures]] = field(
+        default_factory=dict
+    )  # splits whose images stay files, from their folder and listing
     sampled: tuple[str, ...] = ()  # splits that are a random sample and may lack a class
     decoding: str = ""  # part of the cache's keys: change it when decoding changes
 
@@ -214,7 +216,7 @@ SETS: dict[str, DataSet] = {
         official=_fetch_tiny_imagenet,
     ),
     # Licensed, so never fetched. Tested on 5,000 random images (Generalist++, Table III). Training
-    # images are stored at 256, for random crops; held-out ones are cropped to the central 224.
+    # images stay files, for random crops; held-out ones are their middles.
     "imagenet": DataSet(
         "imagenet",
         1000,
@@ -223,11 +225,11 @@ SETS: dict[str, DataSet] = {
         {"train": ("imagenet/train",), "test": ("imagenet/val",)},
         {"train": 1281167, "test": 5000},
         read={
-            "train": partial(read_class_folders, size=256),
+            "train": list_class_folders,
             "test": partial(read_class_folders, size=224, short_side=256, sample=5000),
         },
-        train_size=(256, 256),
+        pictures={"train": partial(Pictures, size=224, short_side=256)},
         sampled=("test",),
-        decoding="v2-",
+        decoding="v3-",
     ),
 }

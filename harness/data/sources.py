@@ -72,7 +72,11 @@ def at_hand(entry: DataSet, split: str) -> Stored | None:
     folder = data_folder()
     if all((folder / file).exists() for file in entry.files[split]):
         key = f"{entry.decoding}local-{_signature(folder, entry.files[split])}"
-        return _keep(entry, split, key, "local folder", folder, entry.decode)
+        stored = _keep(entry, split, key, "local folder", folder, entry.decode)
+        if split not in entry.pictures:
+            return stored
+        pictures = entry.pictures[split](folder / entry.files[split][0], np.asarray(stored.x))
+        return replace(stored, x=pictures)
     return _cached(entry, split)
 
 
@@ -85,7 +89,9 @@ def _announced(entry: DataSet, split: str, stored: Stored) -> Stored:
 
 
 def _cached(entry: DataSet, split: str) -> Stored | None:
-    """The set as it was decoded earlier; its files may be gone."""
+    """The set as it was decoded earlier; its files may be gone, unless its images stay there."""
+    if split in entry.pictures:
+        return None
     known = cache.slots(entry.name, split, entry.decoding)
     return _announced(entry, split, cache.read(known[0])) if known else None
 
@@ -99,9 +105,8 @@ def checked(entry: DataSet, split: str, arrays: Arrays) -> Arrays:
     """The arrays, or an error if they cannot be this split: shape, labels, images per class."""
     x, y = arrays
     again = "delete and fetch it again"
-    size = entry.train_size if split == "train" and entry.train_size else entry.size
-    shape = (len(y), entry.channels, *size)
-    if x.shape != shape or x.dtype != np.uint8:
+    shape = (len(y), entry.channels, *entry.size)
+    if split not in entry.pictures and (x.shape != shape or x.dtype != np.uint8):
         raise expected(f"{entry.name} as uint8 {shape}", f"{x.dtype} {x.shape}", again)
     if len(y) == 0 or y.min() < 0 or y.max() >= entry.classes:
         found = f"{y.min()} to {y.max()}" if len(y) else "no image"

@@ -41,7 +41,13 @@ from harness.evaluation.records import (
     write_shard,
 )
 from harness.grid.columns import EvalRun, Probe
+from harness.machine.device import enough_memory
 from harness.training.batches import on_device
+
+_LOWER = (
+    "lower batch_size_of of its network, or batch_size, in `test` of the scale (config/scales), or "
+    "--batch-size with --model"
+)
 
 
 @dataclass(frozen=True)
@@ -110,10 +116,12 @@ class _Work:
         missing = [probe for probe in family if probe.id not in records]
         if missing:
             began, first = Cost.now(), family[0]
-            x, y = on_device(images.take(slice(start, start + first.batch_size)), self.device)
+            rows = slice(start, start + first.batch_size)
             seed = seed_from(first.seed, first.family, count)
             generator = torch.Generator(self.device).manual_seed(seed)
-            made = evaluate_family(self.model, missing, x, y, generator)
+            with enough_memory(f"an evaluation of {first.batch_size} images at once", _LOWER):
+                x, y = on_device(images.take(rows), self.device)
+                made = evaluate_family(self.model, missing, x, y, generator)
             images.stored.check_unchanged()
             costs = [Cost()] * (len(missing) - 1) + [Cost.now() - began]
             for probe, record, cost in zip(missing, made, costs, strict=True):
@@ -190,4 +198,5 @@ def checked(
     images = sets[first].take(slice(EXAMPLES))
     pixels, y = torch.from_numpy(np.ascontiguousarray(images.x)), torch.from_numpy(images.y)
     by_norm = {ball.norm: ball for ball in reversed(balls)}
-    return inspect(model, pixels.to(device), y.to(device), by_norm)
+    with enough_memory(f"the checks of a model on {EXAMPLES} images", "use a device with more"):
+        return inspect(model, pixels.to(device), y.to(device), by_norm)

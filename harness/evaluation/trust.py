@@ -178,7 +178,7 @@ def model_checks(plan: Plan, artefact: Artefact, run: str, read: Records) -> lis
     (dataset,) = {plan.dataset(cell.dataset) for cell in artefact.cells if run in cell.runs}
     trained = plan.run(run)
     found = record_checks(
-        artefact.attacks[dataset],
+        artefact.attacks[dataset, trained.network],
         records,
         undefended=trained.method.slug == plan.grid["roles"]["undefended"],
         selection=trained.selection.use,

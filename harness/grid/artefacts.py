@@ -66,7 +66,7 @@ class Artefact:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     cells: tuple[Cell, ...]
-    attacks: Mapping[str, tuple[Column, ...]]  # data set -> all columns that check its records
+    attacks: Mapping[tuple[str, str], tuple[Column, ...]]  # (data set, network) -> what checks records
     panels: tuple[Panel, ...]  # one for each variation
     show: Config  # settings of a figure's kind
     published_rows: Mapping[str, str]  # our row -> the printed row beside it, where names differ

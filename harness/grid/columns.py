@@ -154,8 +154,7 @@ class Columns:
         threat = self.pgd(dataset, entry["threat"], 1, entry.get("times", 1))
         ours = ("attack", "threat", "times", "published")
         fields = {name: value for name, value in entry.items() if name not in ours}
-        budget = self.scale["autoattack"]
-        offered = {"ball": threat.ball, "step": threat.step, "autoattack": budget}
+        offered = {"ball": threat.ball, "step": threat.step, "autoattack": self.scale["autoattack"]}
         return build_attack(make, offered, fields, where)
 
     def autoattack(self, names: Iterable[str], protocol: str) -> str | None:
@@ -177,12 +176,7 @@ class Columns:
         return entry.get("mean", entry.get("all", [name]))
 
     def resolved(
-        self,
-        name: str,
-        dataset: str,
-        protocol: str,
-        autoattack: str | None = None,
-        above: tuple[str, ...] = (),
+        self, name: str, dataset: str, protocol: str, autoattack: str | None = None, above: tuple = ()
     ) -> Column:
         """A column on a data set. `autoattack` says how AutoAttack is measured (`autoattack` above)."""
         entry = self.column(name, protocol)
@@ -194,9 +188,7 @@ class Columns:
                 parts = [self.resolved(n, dataset, protocol, autoattack, above) for n in entry[op]]
                 for part in parts:
                     if part.formula.op not in (RIGHT_OR_WRONG if op == "all" else BY_IMAGE):
-                        raise expected(
-                            f"columns that have their {op} for {name}", part.name, "change it"
-                        )
+                        raise expected(f"columns with their {op} for {name}", part.name, "change it")
                 formula = Formula(op, tuple(part.formula for part in parts))
                 probes = tuple(probe for part in parts for probe in part.probes)
                 balls = dict.fromkeys(ball for part in parts for ball in part.balls)

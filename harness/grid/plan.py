@@ -27,9 +27,9 @@ from harness.grid.artefacts import (
     variants,
 )
 from harness.grid.build import SINGLE, Config, look_up, registry
-from harness.grid.columns import PROTOCOLS, EvalRun, Formula, Probe
+from harness.grid.columns import PROTOCOLS, Columns, EvalRun, Formula, Probe
 from harness.grid.specs import Trainings, standard, write_spec
-from harness.training.runs import TrainRun
+from harness.training.runs import TrainRun, indivisible
 
 
 class Plan(Trainings):
@@ -39,7 +39,8 @@ class Plan(Trainings):
         super().__init__(grid, scale)
         self.name = name
         self._probes: dict[str, dict[str, Probe]] = defaultdict(dict)  # run -> its probes
-        self._resolved = cache(self.columns.resolved)
+        self._columns, self._attacks = cache(self.columns_of), cache(Columns.attacks)
+        self._resolved = cache(Columns.resolved)
         self._check_names()
         self.check_places()
         self.artefacts: dict[str, Artefact] = {}
@@ -64,10 +65,10 @@ class Plan(Trainings):
         """A scale's names are the grid's or config/grid.yaml's: it also plans grids that have less."""
         scale, where = self.scale, f"scale {self.name}"
         rows = [row.partition("@") for row in scale.get("rows", ())]
-        sets, networks = scale["datasets"], scale["networks"]
+        sets, networks, test = scale["datasets"], scale["networks"], scale["test"]
         names = {
-            "datasets": [*sets, *sets.values(), *scale["test"].get("examples_of", ())],
-            "networks": [*networks, *networks.values()],
+            "datasets": [*sets, *sets.values(), *test.get("examples_of", ())],
+            "networks": [*networks, *networks.values(), *test.get("batch_size_of", ())],
             "methods": [slug for slug, _, _ in rows],
             "presets": [*scale.get("presets", ()), *(preset for _, at, preset in rows if at)],
             "artefacts": [*scale.get("artefacts", ()), *scale.get("left_out", ())],
@@ -114,6 +115,14 @@ class Plan(Trainings):
             for run, probes in self._probes.items()
         }
 
+    def columns_of(self, network: str) -> Columns:
+        """The columns for a network, which may need smaller batches than others."""
+        test = self.scale["test"]
+        if network not in test.get("batch_size_of", {}):
+            return self.columns
+        test = {**test, "batch_size": test["batch_size_of"][network]}
+        return Columns(self.grid, {**self.scale, "test": test})
+
     @property
     def jobs(self) -> int:
         """How many jobs share a model's evaluation; what they find does not depend on it."""
@@ -137,6 +146,12 @@ class Plan(Trainings):
 
     def run(self, run_id: str) -> TrainRun:
         return look_up("run", run_id, self.runs, f"scale {self.name}")
+
+    def data_parallel(self, run_id: str) -> int:
+        """How many processes share the batches of a run, if it can be shared. No part of its id."""
+        run = self.run(run_id)
+        wanted: int = self.grid["datasets"][run.dataset].get("data_parallel", 1)
+        return 1 if indivisible(run) else wanted
 
     def training_spec(self, run: str) -> str:
         return write_spec(self.run(run))
@@ -183,14 +198,15 @@ class Plan(Trainings):
         protocol, columns = entry.get("protocol", PROTOCOLS[0]), tuple(entry.get("columns", ()))
         autoattack = entry.get("autoattack") or self.columns.autoattack(columns, protocol)
         for row, column in product(rows, columns):
-            meaning = self._resolved(column, self.dataset(row.dataset), protocol, autoattack)
+            own, dataset = self._columns(self.network(row.network)), self.dataset(row.dataset)
+            meaning = self._resolved(own, column, dataset, protocol, autoattack)
             if entry["kind"] == "heatmaps" and meaning.formula.op == "probe":  # with Grad-CAM maps
                 (probe,) = (replace(probe, heat=True) for probe in meaning.probes)
                 meaning = replace(meaning, formula=Formula("probe", (probe.id,)), probes=(probe,))
             for run in row.runs:
                 self._probes[run].update({probe.id: probe for probe in meaning.probes})
             cells.append(Cell(row.method, row.dataset, row.network, row.runs, meaning))
-        datasets = {self.dataset(row.dataset) for row in rows} if columns else ()
+        models = {(self.dataset(row.dataset), self.network(row.network)) for row in rows if columns}
         return Artefact(
             name,
             entry["kind"],
@@ -202,7 +218,10 @@ class Plan(Trainings):
             columns,
             tuple(rows),
             tuple(cells),
-            {each: self.columns.attacks(each, protocol, autoattack) for each in sorted(datasets)},
+            {
+                (dataset, network): self._attacks(self._columns(network), dataset, protocol, autoattack)
+                for dataset, network in sorted(models)
+            },
             tuple(panels),
             entry.get("show", {}),
             entry.get("published_rows", {}),

@@ -10,7 +10,7 @@ checks on 100 images, Grad-CAM in training, augmentation, mixing weights, readin
 
 import csv
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -119,20 +119,31 @@ def of_training(run: TrainRun, rate: Rate) -> Work:
     return work + (judged + rate.choice * _SAMPLE) * run.recipe.epochs
 
 
+def costs(
+    plan: Plan, rates: Mapping[str, Rate], prices: Mapping[Kind, Work] | None
+) -> dict[str, np.ndarray]:
+    """Run -> a row of its training, one of its evaluation: forward passes, backward passes, hours."""
+    found = {}
+    for run in plan.runs.values():
+        probes = plan.evaluations[run.id].probes if run.id in plan.evaluations else ()
+        price = prices[kind(run)] if prices else Work()
+        both = of_training(run, rates[shape(run.method)]), of_evaluation(probes)
+        rows = [(work.all_forward, work.backward, work.at(price) / 3600) for work in both]
+        found[run.id] = np.array(rows)
+    return found
+
+
 def text(
     plan: Plan, rates: Mapping[str, Rate], prices: Mapping[Kind, Work] | None, device: str = ""
 ) -> str:
     """A table with a line per network and method; without prices (in seconds), passes only."""
     groups: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
     bounds = set()  # methods whose work is an upper bound
-    for run in plan.runs.values():
-        key, rate = (run.network, run.method.slug), rates[shape(run.method)]
-        probes = plan.evaluations[run.id].probes if run.id in plan.evaluations else ()
-        price = prices[kind(run)] if prices else Work()
-        both = of_training(run, rate), of_evaluation(probes)
-        rows = [(work.all_forward, work.backward, work.at(price) / 3600) for work in both]
-        groups[key].append(np.array(rows))
-        bounds |= {key} if rate.at_most else set()
+    for name, cost in costs(plan, rates, prices).items():
+        run = plan.runs[name]
+        key = run.network, run.method.slug
+        groups[key].append(cost)
+        bounds |= {key} if rates[shape(run.method)].at_most else set()
     head = f"{'network':<10} {'method':<28} {'models':>6}  {'forward':>8} {'backward':>8}"
     times = f"  {'train':>12} {'evaluate':>12} {'all models':>12}"
     lines = [head + (times if prices else "  (image passes a model)")]
@@ -152,9 +163,57 @@ def text(
     for name, row in zip(("training", "evaluation, at most"), total, strict=True):
         passes = f"{short(row[0])} forward, {short(row[1])} backward passes"
         lines.append(f"{name}: {passes}" + (f", {lasting(row[2])} on {device}" if prices else ""))
+    if prices:
+        lines.append(f"in all, at most: {days(total.sum(axis=0)[2], device)}")
     if bounds:
         lines.append("* at most: images that an attack has fooled may leave it early")
     return "\n".join(lines)
+
+
+def days(hours: float, device: str) -> str:
+    """What one device takes, and what four take that are never idle: most runs wait for no other."""
+    unit = "CPU" if device.startswith("cpu") else "GPU"
+    return f"{number(hours / 24)} {unit}-days, {number(hours / 24 / 4)} days on four {unit}s"
+
+
+def by_artefact(plan: Plan, cost: Mapping[str, np.ndarray], device: str) -> str:
+    """A line per artefact: its hours alone, and what it adds to the artefacts above it.
+
+    An artefact needs the trainings of its runs and of their parents. If it has columns it also needs
+    their evaluations, with all that any artefact asks of these models: that is one job.
+    """
+    lines = [f"{f'hours on {device}':<28} {'models':>6} {'alone':>8} {'added':>8}"]
+    done: set[tuple[str, int]] = set()
+    for name, artefact in plan.artefacts.items():
+        trained = with_parents(plan, artefact.runs)
+        jobs = [(run, 0) for run in trained] + [(run, 1) for run in artefact.runs if artefact.columns]
+        alone = sum(float(cost[run][job][2]) for run, job in jobs)
+        added = sum(float(cost[run][job][2]) for run, job in jobs if (run, job) not in done)
+        done |= set(jobs)
+        lines.append(f"{name:<28} {len(trained):>6} {number(alone):>8} {number(added):>8}")
+    whole = sum(float(own[:, 2].sum()) for own in cost.values())
+    return "\n".join(
+        [
+            *lines,
+            f"{'all':<28} {len(plan.runs):>6} {'':>8} {number(whole):>8}",
+            "",
+            "alone: as the only artefact that is built; added: what no artefact above it needs as well",
+            f"all of them, at most (evaluations are upper bounds): {days(whole, device)}",
+        ]
+    )
+
+
+def with_parents(plan: Plan, runs: Iterable[str]) -> list[str]:
+    """Runs and those that they start from."""
+    found = dict.fromkeys(runs)
+    for run in list(found):
+        found |= dict.fromkeys(with_parents(plan, plan.run(run).parents))
+    return list(found)
+
+
+def number(value: float) -> str:
+    """A number with three digits or more, and no exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def short(number: float) -> str:

@@ -145,7 +145,7 @@ def speed(run: TrainRun, device: torch.device) -> float:
 def two_steps(run: TrainRun, device: torch.device) -> str:
     """Late in a run, when every method has left its warm-up, at the first and last step of an epoch."""
     entry, recipe = SETS[run.dataset], run.recipe
-    size = recipe.augment.resized_crop or entry.size[0]
+    size = recipe.augment.random_resized_crop or entry.size[0]
     x = torch.rand(recipe.batch_size, entry.channels, size, size, device=device)
     index = torch.arange(len(x), device=device)
     batch = Batch(x, index % entry.classes, index)

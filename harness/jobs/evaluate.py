@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--data", help="with --model: the data set, such as cifar10")
     parser.add_argument("--attacks", default="all", help="with --model: columns by comma, or all")
     parser.add_argument("--examples", type=positive, help="with --model: so many test images")
+    parser.add_argument("--batch-size", type=positive, help="with --model: so many images at once")
     parser.add_argument("--part", type=Part.read, help="2/8: every eighth batch only, from the second")
     parser.add_argument("--scale", help="smoke for --run, paper for --model, unless given")
     parser.add_argument("--grid", type=Path)

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from harness.core.commands import positive_number
+from harness.core.errors import expected
 from harness.grid.plan import Plan
 
 
@@ -12,6 +13,7 @@ def main() -> None:
     parser.add_argument("--scale", default="smoke")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--runs", action="store_true", help="list them instead; no torch needed")
+    parser.add_argument("--artefacts", action="store_true", help="what each table and figure costs")
     parser.add_argument(
         "--no-calibration",
         action="store_true",
@@ -22,9 +24,11 @@ def main() -> None:
         "--device-tflops",
         type=positive_number,
         metavar="X",
-        help="times on a device that sustains X TFLOPS",
+        help="times on a device that sustains X TFLOPS: a fifth of a GPU's data sheet (docs/costs.md)",
     )
     options = parser.parse_args()
+    if options.artefacts and options.no_calibration:
+        raise expected("--artefacts, which prints hours", "--no-calibration", "leave one of them out")
     plan = Plan.read(options.scale, options.grid)
     if options.runs:
         for run in plan.runs.values():
@@ -43,4 +47,7 @@ def main() -> None:
         rates = meter.rates(plan)
     if not options.no_calibration:
         prices, device = meter.prices(plan, options.device, options.device_tflops)
-    print(bill.text(plan, rates, prices, device))
+    if options.artefacts:
+        print(bill.by_artefact(plan, bill.costs(plan, rates, prices), device))
+    else:
+        print(bill.text(plan, rates, prices, device))

@@ -27,8 +27,8 @@ from harness.jobs.bill import Network, Rate
 from harness.machine.device import DEVICES
 from harness.training.runs import TrainRun
 
-# Low guesses. float32 convolutions reach about half of a GPU's peak, and a GPU of 2017 has 11 to 15
-# TFLOPS; one core was seen to sustain 0.07 on ResNet-18.
+# Low guesses. The papers' GPU sustained 7.4 TFLOPS, a fifth of its data sheet (docs/costs.md); one core
+# was seen to sustain 0.07 on ResNet-18.
 GPU_TFLOPS, CORE_TFLOPS = 5.0, 0.02
 SAFETY = 2.0
 LEAST_MINUTES = 15  # importing, reading data, trust checks
@@ -98,7 +98,8 @@ class Machine:
     def train(self, plan: Plan, run_id: str, attempt: int = 1, parts: int = 1) -> Request:
         run = plan.run(run_id)
         work = bill.of_training(run, rate_of(run)) * (1 / parts)
-        return self._request(plan, run, work, run.recipe.batch_size, run.processes, attempt)
+        processes = max(run.processes, plan.data_parallel(run_id))
+        return self._request(plan, run, work, run.recipe.batch_size, processes, attempt)
 
     def evaluate(self, plan: Plan, run_id: str, attempt: int = 1, parts: int = 1) -> Request:
         """One of `parts` jobs that share an evaluation; the job that joins them asks for a whole."""

@@ -6,12 +6,19 @@ from pathlib import Path
 
 from harness.core import paths
 from harness.core.commands import positive
+from harness.core.errors import expected
 from harness.core.files import only_one
 from harness.grid.plan import Plan
 from harness.grid.specs import read_spec
-from harness.machine import distributed
-from harness.machine.device import DEVICES, set_up
+from harness.machine import distributed, launch
+from harness.machine.device import DEVICES, enough_memory, set_up
+from harness.training.runs import indivisible
 from harness.training.train import rehearse, train
+
+_REMEDY = (
+    "lower batch_size in the recipe of its scale (config/scales) or of the grid (config/grid.yaml), or "
+    "share the batch among several GPUs (docs/data-parallel.md)"
+)
 
 
 def main() -> None:
@@ -26,20 +33,34 @@ def main() -> None:
     parser.add_argument("--threads", type=positive, default=1)
     parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
     parser.add_argument(
+        "--data-parallel",
+        type=positive,
+        metavar="K",
+        help="processes that share every batch, at most one per GPU (docs/data-parallel.md)",
+    )
+    parser.add_argument(
         "--rehearse", type=positive, metavar="N", help="N steps only; nothing is written"
     )
     options = parser.parse_args()
-    spec = options.spec
-    run = read_spec(spec) if spec else Plan.read(options.scale, options.grid).run(options.run)
-    set_up(options.threads)
-    if run.recipe.data_parallel and not distributed.is_started():
-        distributed.start_processes(run.recipe.data_parallel)
-        return
-    device = distributed.join(run.recipe.data_parallel, options.device)
-    if options.rehearse:
-        rehearse(run, options.results, device, options.rehearse)
+    if options.spec:
+        run, wanted = read_spec(options.spec), 1
     else:
-        folder = paths.model(options.results, run.id).parent
-        with only_one(folder, f"training of {run.id}") if distributed.leads() else nullcontext():
-            train(run, options.results, device)
+        plan = Plan.read(options.scale, options.grid)
+        run, wanted = plan.run(options.run), plan.data_parallel(options.run)
+    set_up(options.threads)
+    count = launch.started() or launch.affordable(options.data_parallel or wanted, options.device)
+    for reason in indivisible(run) if count > 1 else ():
+        found, remedy = f"{run.id}, which {reason}", "train it in one process"
+        raise expected(f"a run whose batches {count} processes can share", found, remedy)
+    if count > 1 and not launch.started():
+        launch.start(count)
+        return
+    device = distributed.join(options.device)
+    with enough_memory(f"training on batches of {run.recipe.batch_size} images", _REMEDY):
+        if options.rehearse:
+            rehearse(run, options.results, device, options.rehearse)
+        else:
+            folder = paths.model(options.results, run.id).parent
+            with only_one(folder, f"training of {run.id}") if distributed.leads() else nullcontext():
+                train(run, options.results, device)
     distributed.leave()

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -119,8 +120,9 @@ def work(line: socket.socket) -> NoReturn:
 
 def end_with(line: socket.socket) -> None:
     """A client that is asked to stop is a job that is; one that was killed, a job that was killed."""
-    while line.recv(1) == STOP:
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)  # type: ignore[arg-type]
+    with suppress(ConnectionResetError):  # killed before it had read all that was said
+        while line.recv(1) == STOP:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)  # type: ignore[arg-type]
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ else:
 
 
 DEVICES = ("auto", "cuda", "mps", "cpu")
+_NO_MEMORY = r"[\w ]*(out of memory|(can't|Unable to) allocate|ALLOC_FAILED)((?!\. )[^\n])*"
+_OUT_OF_MEMORY = re.compile(rf"{_NO_MEMORY}(\. Tried to allocate [\d.]+ \w+)?")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 _SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _declared: list[Any] = []  # a torch Library lives as long as a reference to it
@@ -71,8 +74,8 @@ def _try(device: torch.device, gpus: str) -> None:
         torch.ones(1, device=device).add_(1).item()
     except (RuntimeError, AssertionError) as error:  # AssertionError: a torch without CUDA
         gpu = f"GPU {gpus or device}, which is in this machine or was given to this job"
-        remedy = "install the torch for this card and its driver, which nvidia-smi shows, or take the"
-        remedy += " CPU: --device cpu (Snakemake: --config device=cpu)"
+        remedy = "install the build of torch for its driver (docs/installing.md), or take the CPU: "
+        remedy += "--device cpu (Snakemake: --config device=cpu)"
         what, found = f"torch {torch.__version__} to compute on {gpu}", str(error).partition("\n")[0]
         raise expected(what, found, remedy) from None
 
@@ -180,6 +183,19 @@ def set_up(threads: int) -> None:
     """Set up a process before it computes: torch does not read Snakemake's number of threads."""
     torch.set_num_threads(threads)
     keep_memory()
+
+
+@contextmanager
+def enough_memory(what: str, remedy: str) -> Iterator[None]:
+    """The out-of-memory error of torch or numpy as one that says which number to lower."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
+        said = _OUT_OF_MEMORY.search(str(error))
+        if said is None:
+            raise
+        found = said.group().strip(" .").replace(". Tried", ", tried")
+        raise expected(f"enough memory for {what}", found, remedy) from None
 
 
 def keep_memory() -> None:

@@ -1,7 +1,7 @@
 """Data parallel: K processes train one network, each on its slice of every batch.
 
-A recipe with `data_parallel: K` asks for it; `batch_size` stays that of the whole batch. What one
-process computes and K compute together differs by the order of floating-point sums alone:
+How many is no part of a run (docs/decisions/0011-processes.md), and `batch_size` is that of the whole
+batch. What one process computes and K compute together differs by the order of floating-point sums:
 - random numbers that belong to an image (`per_image`) are drawn for the whole batch and sliced, so each
   image is augmented, and each attack started, as in one process; all other draws are equal in all;
 - BatchNorm and gradients are those of the whole batch (machine/synchronized.py).
@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 from harness.core import process
 from harness.core.errors import expected
 from harness.machine.device import torch
 
-_SECONDS_TO_LEAVE = 120  # after SIGTERM: a step and a checkpoint
+_BUCKET_BYTES = 25 * 2**20  # one message costs a fixed time, and a copy in memory
 _PATIENCE = timedelta(days=1)  # while the first process measures an epoch, the others wait
 
 
@@ -38,47 +36,14 @@ class _Team:
     device: torch.device | str = "cpu"
     begin, end, images = 0, 0, 0
     together = False  # False in a single process, and while the first one works alone
+    later = False  # are gradients summed at the end of the backward pass?
 
 
-def start_processes(count: int) -> None:
-    """Run this training command in `count` processes, as torchrun does; exit with a failure's code."""
-    from torch.distributed.elastic.multiprocessing import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=count,
-        run_id=uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="localhost",  # a name server may not know this machine
-        max_restarts=0,
-        shutdown_timeout=_SECONDS_TO_LEAVE,
-    )
-    try:
-        elastic_launch(config, sys.executable)("-m", "harness", "train", *sys.argv[1:])
-    except SignalException:  # passed on to all, and they have ended
-        raise SystemExit(process.CODE) from None
-    except ChildFailedError as failed:
-        _, first = failed.get_first_failure()
-        raise SystemExit(first.exitcode if first.exitcode > 0 else 1) from None
-
-
-def is_started() -> bool:
-    """Is this one of the processes that `start_processes` or torchrun started?"""
-    return "WORLD_SIZE" in os.environ
-
-
-def join(data_parallel: int | None, wanted: str) -> torch.device:
-    """Connect to the other processes, if the recipe has any; the device of this one."""
+def join(wanted: str) -> torch.device:
+    """Connect to the processes that torchrun or `launch.start` started; the device of this one."""
     from harness.machine.device import pick_device
 
-    size, found = data_parallel or 1, int(os.environ.get("WORLD_SIZE", 1))
-    if found != size:
-        what = f"{size} processes, as the recipe's data_parallel says"
-        raise expected(what, found, "start without torchrun")
+    size = int(os.environ.get("WORLD_SIZE", 1))
     if size == 1:
         return pick_device(wanted)
     rank, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
@@ -87,7 +52,7 @@ def join(data_parallel: int | None, wanted: str) -> torch.device:
     device = pick_device(wanted)
     if device.type == "cuda":
         if gpus < int(os.environ["LOCAL_WORLD_SIZE"]):
-            raise expected(f"{size} GPUs", gpus, "lower data_parallel")
+            raise expected(f"{size} GPUs", gpus, "start fewer processes")
         device = torch.device("cuda", rank)
     else:
         device = torch.device("cpu")  # gloo supports no other
@@ -103,6 +68,11 @@ def leave() -> None:
     """Disconnect from the other processes."""
     if _Team.size > 1:
         torch.distributed.destroy_process_group()
+
+
+def size() -> int:
+    """How many processes there are."""
+    return _Team.size
 
 
 def leads() -> bool:
@@ -158,7 +128,7 @@ def check_equal(state: Any) -> None:
     largest, smallest = _reduce(both, "MAX").tolist()
     if largest != -smallest:
         found = "states that differ: something was drawn or decided for a slice alone"
-        remedy = "take data_parallel out of the recipe, or say NEEDS_WHOLE_BATCH in the method"
+        remedy = "train it with --data-parallel 1, or say NEEDS_WHOLE_BATCH in the method"
         raise expected(f"the same state in all {_Team.size} processes", found, remedy)
 
 
@@ -174,12 +144,19 @@ def _update(digest: Any, state: Any) -> None:
         digest.update(repr(state).encode())
 
 
+def slice_of(images: int) -> tuple[int, int]:
+    """Where this process's slice of a batch begins and ends."""
+    if _Team.size == 1:
+        return 0, images
+    return images * _Team.rank // _Team.size, images * (_Team.rank + 1) // _Team.size
+
+
 def own_slice(batch: torch.Tensor) -> torch.Tensor:
     """This process's slice of a batch's image numbers; `per_image` follows it until the next batch."""
     if _Team.size == 1:
         return batch
     _Team.images = len(batch)
-    _Team.begin, _Team.end = (_Team.images * r // _Team.size for r in (_Team.rank, _Team.rank + 1))
+    _Team.begin, _Team.end = slice_of(len(batch))
     if _Team.images < 2 * _Team.size:
         raise expected(
             f"2 images or more for each of {_Team.size} processes",
@@ -216,6 +193,42 @@ def summed(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     total = _reduce(tensor.detach().clone(memory_format=torch.contiguous_format))
     return torch.empty_like(tensor).copy_(total)
+
+
+def summed_gradient(gradient: torch.Tensor) -> torch.Tensor:
+    """A parameter's gradient, summed now or, within `bucketed`, later."""
+    return gradient if _Team.later else summed(gradient)
+
+
+@contextmanager
+def bucketed(parameters: Iterable[torch.Tensor]) -> Iterator[None]:
+    """A backward pass whose gradients are summed at its end, as many at once as fit into a bucket.
+
+    The parameters have no gradient yet. Without it, each gradient is summed as soon as it is there.
+    """
+    if not _Team.together:
+        yield
+        return
+    _Team.later = True
+    try:
+        yield
+    finally:
+        _Team.later = False
+    bucket: list[torch.Tensor] = []
+    for gradient in [p.grad for p in parameters if p.grad is not None]:
+        if bucket and sum(one.nbytes for one in bucket) + gradient.nbytes > _BUCKET_BYTES:
+            _sum_together(bucket)
+            bucket = []
+        bucket.append(gradient)
+    _sum_together(bucket)
+
+
+def _sum_together(tensors: list[torch.Tensor]) -> None:
+    """Replace each tensor by its sum over all processes, by one message for all of them."""
+    total = _reduce(torch.cat([tensor.flatten() for tensor in tensors]))
+    parts = total.split([tensor.numel() for tensor in tensors])
+    for tensor, part in zip(tensors, parts, strict=True):
+        tensor.copy_(part.view(tensor.shape))
 
 
 def _reduce(tensor: torch.Tensor, how: str = "SUM") -> torch.Tensor:

@@ -1,8 +1,8 @@
 """A network that learns together with its copies in other processes (data parallel).
 
 The copies end every step with the weights that one process would have: BatchNorm takes its statistics
-over the whole batch, and gradients are those of the batch's mean loss. Sums are neither bundled nor
-overlapped with the backward pass: beside an attack's passes that is cheap, in natural training not.
+over the whole batch, and gradients are those of the batch's mean loss. A learner's backward pass sums
+its gradients in buckets, at its end; other code, one by one. Neither overlaps with the backward pass.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def synchronize(model: nn.Module) -> nn.Module:
         elif isinstance(module, nn.modules.batchnorm._NormBase):
             raise expected("BatchNorm2d in a network", type(module).__name__, "train it alone")
     for parameter in model.parameters():
-        parameter.register_hook(distributed.summed)
+        parameter.register_hook(distributed.summed_gradient)
     model.register_forward_hook(_weigh)
     return model
 

@@ -7,7 +7,7 @@ If some comparisons of a claim have no numbers, the others decide, and the verdi
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -95,8 +95,8 @@ def _known(kind: str, artefact: str, grid: Entry) -> set[str]:
     return {*grid[f"{kind}s"], *own.get(kind, ())}
 
 
-def _among(known: Iterable[str], pattern: str) -> bool:
-    return any(fnmatchcase(name, pattern) for name in known)
+def _among(known: Collection[str], pattern: str) -> bool:
+    return pattern in known or any(fnmatchcase(name, pattern) for name in known)
 
 
 def _statements(entry: Entry, content: Entry, plan: Plan) -> Iterator[Statement]:

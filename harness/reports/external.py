@@ -39,6 +39,7 @@ def evaluate_external(options: argparse.Namespace, device: torch.device) -> None
         raise expected(options.data, found, f"add --scale paper, or write --data {dataset}")
     wanted = options.examples or plan.columns.examples(dataset)
     test["examples_of"] = {dataset: min(wanted, len(load(dataset, "test")))}
+    test["batch_size"] = options.batch_size or test["batch_size"]
     columns = Columns(plan.grid, {**plan.scale, "test": test})
     model, name = build(options.model, options.weights)
     chosen = chosen_columns(columns, options.attacks, dataset)

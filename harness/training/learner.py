@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from harness.core.errors import expected, unknown
+from harness.machine import distributed
 from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab, Objective, within
 from harness.training.weights import mix_into
@@ -154,7 +155,8 @@ class Learner:
         loss = (objective or self.single.objective)(self.model, batch, clock, self.generator)
         value = finite(loss, clock, self.single.slug)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        with distributed.bucketed(self.model.parameters()):
+            loss.backward()
         self.apply(clock, lr)
         return {"loss": value, "lr": lr}
 

@@ -21,18 +21,18 @@ SELECTIONS = ("last", "validation", "paper-test")
 class Augment:
     """Random crop after zero padding, random flip, and Cutout: a black square of that side.
 
-    `resized_crop` replaces `pad`: a random box of the image, resized to a square of that side.
+    `random_resized_crop` replaces `pad`: a random box of the image, resized to a square of that side.
     """
 
     pad: int
     flip: bool
     cutout: int | None = None
-    resized_crop: int | None = None
+    random_resized_crop: int | None = None
 
     def __post_init__(self) -> None:
-        if self.pad and self.resized_crop:
-            found = f"pad: {self.pad} with resized_crop"
-            raise expected("pad or resized_crop", found, "write pad: 0")
+        if self.pad and self.random_resized_crop:
+            found = f"pad: {self.pad} with random_resized_crop"
+            raise expected("pad or random_resized_crop", found, "write pad: 0")
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,10 @@ class Recipe:
     tf32: bool | None = None  # steps on a GPU in TF32 or without it; None: as torch has it
     deterministic: bool | None = None  # the same bits on a GPU every time, also after a stop
     compile: bool | None = None  # torch.compile, checked against the plain network at the start
-    data_parallel: int | None = None  # this many processes, each with its slice of every batch
 
     def __post_init__(self) -> None:
         if self.amp not in (None, "bf16"):
             raise unknown("precision", self.amp, ("bf16",), "a recipe's amp")
-        if self.data_parallel is not None and (self.data_parallel < 2 or self.compile):
-            what = "data_parallel of 2 processes or more, without compile"
-            found = f"data_parallel: {self.data_parallel}, compile: {self.compile}"
-            raise expected(what, found, "take one of them out of the recipe")
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -131,15 +126,6 @@ class TrainRun:
         if len(self.parents) not in counts:
             what = f"{' or '.join(map(str, counts))} parents of {self.method.slug}"
             raise expected(what, len(self.parents), "write parents: [at, at_l2] for two")
-        if self.recipe.data_parallel is None:
-            return
-        for reason in whole_batch(self.method):
-            what = "a method whose batches can be sliced, for data_parallel"
-            found = f"{self.method.slug}, which {reason}"
-            raise expected(what, found, "take data_parallel out of its recipe")
-        if getattr(self.method, "processes", 1) > 1:
-            found, remedy = f"both for {self.method.slug}", "take `parallel` or data_parallel out"
-            raise expected("learners side by side or data_parallel", found, remedy)
 
     @cached_property
     def id(self) -> str:
@@ -148,9 +134,8 @@ class TrainRun:
 
     @property
     def processes(self) -> int:
-        """How many processes train it at the same time; most need one."""
-        own: int = getattr(self.method, "processes", 1)
-        return self.recipe.data_parallel or own
+        """How many processes its method starts; most need one."""
+        return getattr(self.method, "processes", 1)
 
 
 def components(method: Any) -> Iterator[Any]:
@@ -163,10 +148,12 @@ def components(method: Any) -> Iterator[Any]:
         yield from components(tuple(getattr(method, f.name) for f in fields(method)))
 
 
-def whole_batch(method: Any) -> list[str]:
-    """The reasons why a method, or a loss inside it, needs the whole batch in one process."""
-    reasons = (getattr(part, "NEEDS_WHOLE_BATCH", None) for part in components(method))
-    return [reason for reason in reasons if reason]
+def indivisible(run: TrainRun) -> list[str]:
+    """The reasons why no batch of a run can be shared by processes; docs/data-parallel.md."""
+    parts = [getattr(part, "NEEDS_WHOLE_BATCH", None) for part in components(run.method)]
+    parts += ["trains its learners side by side"] if run.processes > 1 else []
+    parts += ["is compiled"] if run.recipe.compile else []
+    return [reason for reason in parts if reason]
 
 
 def trained_norms(method: Any) -> list[str]:

@@ -43,7 +43,7 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
         model = placed(model, device, channels_last)
         if run.recipe.compile:
             return compiled(model, sample.x[: run.recipe.batch_size])
-        return synchronize(model) if run.recipe.data_parallel else model
+        return synchronize(model) if distributed.is_together() else model
 
     parents = (load_model(results, parent) for parent in run.parents)
     return Lab(
@@ -166,7 +166,7 @@ class LiveRun:
         shown = {name: images.numpy() for name, images in self.watcher.images.items()}
         write_arrays(paths.trace(self.results, self.run.id), shown)
         del self.training  # ends the processes that it may have started: their time counts
-        self.batches.stored.check_unchanged()
+        self.batches.images.stored.check_unchanged()
         best = self.selector.best
         if best["model"] is None:  # selection is `last`, or no epoch passed the gate
             best = {"epoch": self.run.recipe.epochs - 1, "model": last}
@@ -178,7 +178,7 @@ class LiveRun:
         self.checkpoint.unlink(missing_ok=True)
 
     def _about(self, epoch: int, weights: bytes) -> dict[str, Any]:
-        stored = self.batches.stored
+        stored = self.batches.images.stored
         trained_on = {"images": len(stored.y), "source": stored.source, "sha256": stored.sha256}
         return {
             "id": self.run.id,
@@ -188,6 +188,7 @@ class LiveRun:
             "trained_on": trained_on,
             **self._cost(),
             "threads": torch.get_num_threads(),
+            "processes": distributed.size(),
             "device": device_name(self.device),
             "arithmetic": self.run.recipe.arithmetic.as_json(self.device),
             "made": provenance(),

@@ -1,18 +1,24 @@
 """What a user may type wrongly: one line, no traceback, and nothing done that was not meant."""
 
+import dataclasses
 import os
 import re
 import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 from commands import ENVIRONMENT
 from conftest import ARTEFACT, command, run_of
 
-from harness.core.errors import unknown
+from harness.core.errors import UserError, unknown
 from harness.core.process import lasting
-from harness.jobs import zygote
+from harness.grid.specs import write_spec
+from harness.jobs import evaluate, train, zygote
+from harness.machine.device import enough_memory
+from harness.training.runs import Augment
 
 TRAIN = ("harness", "train", "--scale", "ci")
 COUNT = "expected a whole number from 1 on"
@@ -43,6 +49,56 @@ def test_a_mistake_on_the_command_line(words, message, tmp_path):
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+CUDA = "CUDA out of memory. Tried to allocate 2.38 GiB. GPU 0 has a total capacity of 23.69 GiB of"
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (lambda: torch.empty(10**15), "can't allocate memory: you tried to allocate"),
+        (lambda: np.empty(10**15), r"Unable to allocate 7\.11 PiB for an array"),
+        (
+            lambda: raised(torch.OutOfMemoryError(CUDA)),
+            r"CUDA out of memory, tried to allocate 2\.38 GiB",
+        ),
+        (lambda: raised(RuntimeError(f"Traceback:\n{CUDA}")), r"CUDA out of memory, tried to allocate"),
+        (lambda: raised(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED")), "CUDNN_STATUS_ALLOC"),
+    ],
+)
+def test_a_lack_of_memory_is_one_sentence(make, found):
+    with (
+        pytest.raises(
+            UserError, match=f"^expected enough memory for a batch, found {found}.*; lower it"
+        ),
+        enough_memory("a batch", "lower it"),
+    ):
+        make()
+    with pytest.raises(RuntimeError, match="another"), enough_memory("a batch", "lower it"):
+        raised(RuntimeError("another"))
+
+
+def raised(error: Exception) -> None:
+    raise error
+
+
+def test_a_batch_too_large_for_the_device_says_which_number_to_lower(plan, tmp_path, monkeypatch):
+    """A crop of a million pixels a side fits nowhere; nor do a network's features of four terabytes."""
+    monkeypatch.chdir(tmp_path)
+    run = run_of(plan, "nt")
+    huge = dataclasses.replace(run.recipe, augment=Augment(0, False, random_resized_crop=10**6))
+    spec = write_spec(dataclasses.replace(run, recipe=huge))
+    monkeypatch.setattr(sys, "argv", ["train", "--spec", spec])
+    with pytest.raises(UserError, match=r"memory for training on batches of 64 .*lower batch_size"):
+        train.main()
+    forward = "def forward(self, x):\n        return x.new_zeros(len(x), 2**40)"
+    net = f"{NET.replace('nn.Flatten', 'Wide')}\n\nclass Wide(nn.Module):\n    {forward}\n"
+    (tmp_path / "net.py").write_text(net)
+    words = ["--model", "net.py:build", "--data", "digits", "--scale", "ci", "--attacks", "NAT"]
+    monkeypatch.setattr(sys, "argv", ["evaluate", *words, "--batch-size", "7"])
+    with pytest.raises(UserError, match=r"an evaluation of 7 images at once, .*lower batch_size_of"):
+        evaluate.main()
 
 
 def test_of_many_names_the_nearest_three_are_shown():

@@ -1,10 +1,12 @@
 import gzip
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from conftest import generator
+from conftest import generator, run_of
+from PIL import Image
 from scipy.io import savemat
 
 from harness.core.errors import UserError
@@ -13,10 +15,13 @@ from harness.data import load
 from harness.data.sets import SETS
 from harness.machine import distributed
 from harness.machine.device import import_torchvision
-from harness.training.batches import augmented, random_boxes, resized
-from harness.training.runs import Augment
+from harness.training import feed
+from harness.training.batches import Batches, augmented
+from harness.training.feed import cropped, random_box
+from harness.training.runs import Augment, TrainRun
 
 RNG = np.random.default_rng(0)
+CPU = torch.device("cpu")
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -188,31 +193,32 @@ def test_no_cutout_leaves_identity_and_random_stream_as_they_were():
     assert "cutout" not in canonical(Augment(1, True))
 
 
-def test_a_resized_crop_is_torchvision_s():
-    """The same box gives the same pixels, enlarged or shrunk, but for ties in rounding."""
+def noise(height: int, width: int, seed: int = 0) -> Image.Image:
+    pixels = np.random.default_rng(seed).integers(256, size=(height, width, 3), dtype=np.uint8)
+    return Image.fromarray(pixels)
+
+
+@pytest.mark.parametrize(("height", "width", "side"), [(40, 40, 32), (30, 50, 8), (60, 9, 16)])
+def test_a_resized_crop_is_torchvision_s(height, width, side):
+    """The same box gives the same pixels, enlarged or shrunk."""
     import_torchvision()
     from torchvision.transforms.functional import resized_crop
 
-    for shape, side in (((12, 3, 40, 40), 32), ((12, 3, 30, 50), 8)):
-        pixels = torch.randint(256, shape, generator=generator(), dtype=torch.uint8)
-        boxes = random_boxes(shape, generator(1))
-        theirs = [
-            resized_crop(image, *box.tolist(), [side, side], antialias=True).float()
-            for image, box in zip(pixels, boxes, strict=True)
-        ]
-        away = (resized(pixels, boxes, side) - torch.stack(theirs)).abs()
-        assert away.max() <= 1
-        assert (away > 0).float().mean() < 0.01
+    for seed in range(12):
+        image, draws = noise(height, width, seed), np.random.default_rng(seed).random((10, 4))
+        theirs = resized_crop(image, *random_box(height, width, draws), [side, side])
+        assert np.array_equal(cropped(image, draws, side), np.asarray(theirs).transpose(2, 0, 1))
 
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (16, 64), (64, 16)])
 def test_random_boxes_are_distributed_as_torchvision_s(height, width):
-    """Means and deviations of 4,000 boxes; the long shapes often fall back on their middle."""
+    """Means and deviations of 2,000 boxes; the long shapes often fall back on their middle."""
     import_torchvision()
     from torchvision.transforms import RandomResizedCrop
 
-    count, image = 4000, torch.empty(1, height, width)
-    ours = random_boxes((count, 1, height, width), generator()).float()
+    count, image = 2000, torch.empty(1, height, width)
+    numbers = np.random.default_rng(0).random((count, 10, 4))
+    ours = torch.tensor([random_box(height, width, draws) for draws in numbers]).float()
     torch.manual_seed(0)
     draws = [RandomResizedCrop.get_params(image, [0.08, 1], [3 / 4, 4 / 3]) for _ in range(count)]
     theirs = torch.tensor(draws).float()
@@ -223,26 +229,52 @@ def test_random_boxes_are_distributed_as_torchvision_s(height, width):
     assert (ours[:, :2] + ours[:, 2:] <= torch.tensor([height, width])).all()
 
 
-def test_a_resized_crop_of_a_batch_comes_from_its_seed_alone():
-    pixels = torch.randint(256, (6, 3, 20, 20), generator=generator(), dtype=torch.uint8)
-    augment = Augment(0, True, cutout=4, resized_crop=12)
-    made = augmented(pixels, augment, generator(1))
-    assert made.shape == (6, 3, 12, 12)
-    assert torch.equal(made, augmented(pixels, augment, generator(1)))
-    assert not torch.equal(made, augmented(pixels, augment, generator(2)))
-    with torch.autocast("cpu", torch.bfloat16):  # as a step of `amp: bf16` asks for its batch
-        assert torch.equal(made, augmented(pixels, augment, generator(1)))
-    assert "resized_crop" not in canonical(Augment(1, True))
+def cropping(plan, **changes) -> TrainRun:
+    """A run on digits whose images are cropped by the feed, as ImageNet's are."""
+    recipe = replace(run_of(plan, "nt").recipe, augment=Augment(0, True, random_resized_crop=6))
+    return run_of(plan, "nt", recipe=replace(recipe, **changes))
+
+
+def test_a_resized_crop_of_a_batch_comes_from_its_step_alone(plan, monkeypatch):
+    """In any order, read ahead or not, after a restart."""
+    run = cropping(plan, batch_size=7, examples=30)
+    batches, one = Batches(run, CPU), Batches(run, CPU)
+    order = batches.order(0)
+    made = [batches.at(order, 0, step) for step in range(5)]
+    assert made[0].x.shape == (7, 1, 6, 6)
+    assert len(made[4].x) == 2
+    assert len(one.source.begun) == 0
+    assert torch.equal(one.at(order, 0, 3).x, made[3].x)
+    assert list(one.source.begun) == [(0, 4)]  # the step after the next is of another epoch
+    assert not torch.equal(one.at(order, 1, 3).x, made[3].x)
+    monkeypatch.setattr(feed, "_AHEAD", 0)
+    alone = Batches(run, CPU)
+    for step, batch in enumerate(made):
+        again = alone.at(alone.order(0), 0, step)
+        assert torch.equal(again.x, batch.x)
+        assert torch.equal(again.y, batch.y)
+        assert not alone.source.begun
+    assert "random_resized_crop" not in canonical(Augment(1, True))
     with pytest.raises(UserError, match="write pad: 0"):
-        Augment(4, True, resized_crop=12)
+        Augment(4, True, random_resized_crop=12)
 
 
-@pytest.mark.parametrize(("begin", "end"), [(0, 3), (3, 7)])
-def test_processes_that_share_a_batch_draw_the_boxes_of_the_whole(begin, end, monkeypatch):
-    together = random_boxes((7, 3, 20, 20), generator())
-    for name, value in {"together": True, "images": 7, "begin": begin, "end": end}.items():
-        monkeypatch.setattr(distributed._Team, name, value)
-    own = random_boxes((end - begin, 3, 20, 20), generator())
-    assert torch.equal(own, together[begin:end])
-    with pytest.raises(UserError, match="say NEEDS_WHOLE_BATCH"):
-        random_boxes((2, 3, 20, 20), generator())
+def test_a_set_too_large_for_the_device_gives_the_same_batches(plan, monkeypatch):
+    run = run_of(plan, "nt")
+    batches = Batches(run, CPU)
+    monkeypatch.setattr("harness.training.batches._ON_DEVICE_BYTES", 100)
+    large, order = Batches(run, CPU), batches.order(1)
+    assert isinstance(large.source, feed.Feed)
+    for step in (0, batches.steps_per_epoch - 1):
+        assert torch.equal(large.at(order, 1, step).x, batches.at(order, 1, step).x)
+
+
+def test_processes_that_share_a_batch_crop_their_slices_of_it(plan, monkeypatch):
+    run = cropping(plan, batch_size=7)
+    one = Batches(run, CPU)
+    order = one.order(0)
+    together = one.source.at(order, 0, 1)
+    monkeypatch.setattr(distributed._Team, "size", 2)
+    for rank, rows in enumerate((slice(0, 3), slice(3, 7))):
+        monkeypatch.setattr(distributed._Team, "rank", rank)
+        assert torch.equal(Batches(run, CPU).source.at(order, 0, 1), together[rows])

@@ -24,6 +24,7 @@ from harness.core.errors import UserError
 from harness.data import cache, corrupted, load, sources
 from harness.data.cache import Stream
 from harness.data.decoders import check_sum, read_idx, unpack
+from harness.data.fetch import obtained, report
 from harness.data.pictures import read_class_folders
 from harness.data.sets import SETS
 from harness.grid.plan import Plan
@@ -202,7 +203,7 @@ def test_the_cache_can_lie_elsewhere(folder, tmp_path_factory, monkeypatch):
 def test_arrays_from_the_cache_are_mapped_and_private(folder):
     write_mnist(folder)
     images = load("mnist", "test")
-    assert isinstance(images.x.base, np.memmap)
+    assert isinstance(images.stored.x.base, np.memmap)
     before = images.x[0].copy()
     images.x[0] = 7
     assert np.array_equal(load("mnist", "test").x[0], before)
@@ -412,21 +413,42 @@ def test_a_sample_may_miss_a_class_and_a_training_set_may_not(imagenet):
         load("imagenet", "train")
 
 
-def test_imagenet_s_training_images_are_stored_larger_and_judged_in_the_middle(imagenet):
+def test_imagenet_s_training_images_stay_files_and_are_judged_in_the_middle(imagenet):
     ramp = np.repeat(np.arange(256, dtype=np.uint8)[None], 128, axis=0)
     for split in ("train", "val"):
         for file in (imagenet / split).rglob("*.JPEG"):
             Image.fromarray(ramp).save(file, "JPEG", quality=95)
     train, held_out = load("imagenet", "train"), load("imagenet", "validation")
-    assert train.x.shape == (36, 3, 256, 256)
+    assert len(train) == 36
+    assert train.stored.x.picture(3).size == (256, 128)
     assert held_out.x.shape == (4, 3, 224, 224)
-    assert spread(train.x[0]) == pytest.approx(128, abs=6)  # the middle square of a ramp twice as wide
-    for middle in (held_out, load("imagenet", "test")):
+    for middle in (held_out, load("imagenet", "test"), train.take(slice(2))):
         assert spread(middle.x[0]) == pytest.approx(112, abs=6)
         assert middle.x[0].mean() == pytest.approx(127.5, abs=1.5)
-    same = train.centre((224, 224)).x[0].astype(int) - held_out.x[0].astype(int)
-    assert np.abs(same).max() <= 2
     assert whole("imagenet", "train", torch.device("cpu"), 3).x.shape == (3, 3, 224, 224)
+    cached = sum(file.stat().st_size for file in imagenet.parent.glob("cache/imagenet-train*/*"))
+    assert cached < 20_000  # for 2 MB of decoded squares
+
+
+def test_a_training_file_of_imagenet_that_changes_is_noticed(imagenet):
+    train = load("imagenet", "train+validation")
+    picture(imagenet / "train" / "n02" / "0.JPEG", (90, 70), 77)  # the folder's time stays
+    assert len(train.take(np.array([0, 2])).x) == 2
+    with pytest.raises(UserError, match=r"n02/0\.JPEG as it was when it was listed, found another"):
+        load("imagenet", "train+validation").take(slice(1, 2)).x  # noqa: B018
+    with pytest.raises(UserError, match="imagenet train with the sha256"):
+        report(*next(obtained("imagenet")))
+    (imagenet / "train" / "n01" / "1.JPEG").write_bytes(b"no picture")
+    (imagenet / "train" / "n01" / "19.JPEG").unlink()
+    with pytest.raises(UserError, match=r"1\.JPEG, found something that cannot be decoded"):
+        load("imagenet", "train")
+
+
+def test_imagenet_without_its_files(imagenet):
+    load("imagenet", "train")
+    shutil.rmtree(imagenet / "train")  # its listing is still in the cache
+    with pytest.raises(UserError, match=r"expected imagenet \(imagenet/train\)"):
+        load("imagenet", "train")
 
 
 def spread(image: np.ndarray) -> int:
@@ -448,9 +470,10 @@ def test_training_on_imagenet_crops_at_random(imagenet):
     assert not torch.equal(first, later)
     assert len({image.numpy().tobytes() for image in first}) == 8  # of one and the same picture
     assert 0 <= first.min() < first.max() <= 1
-    plain = replace(run.recipe, augment=Augment(0, True))
-    with pytest.raises(UserError, match="resized_crop for imagenet"):
-        Batches(replace(run, recipe=plain), cpu)
+    plain = replace(run, recipe=replace(run.recipe, augment=Augment(0, False)))
+    batch = Batches(plain, cpu).at(order, 0, 0)
+    middles = load("imagenet", "train").take(batch.index.numpy())
+    assert torch.equal(batch.x, torch.from_numpy(middles.x) / 255)
 
 
 def test_what_an_earlier_decoding_left_in_the_cache_is_not_read(imagenet, monkeypatch):

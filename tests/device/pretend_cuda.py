@@ -10,6 +10,8 @@ import ctypes
 import hashlib
 import importlib.util
 import os
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,9 +23,23 @@ LIBRARY = "PRETEND_CUDA"
 NAME = "Pretend A100"
 
 
+def _torch() -> Path:
+    """Its folder; nothing is imported."""
+    return Path(importlib.util.find_spec("torch").origin).parent
+
+
+def lacking() -> str:
+    """Why the device cannot be here, if it cannot."""
+    if shutil.which("g++") is None:
+        return "it is compiled with g++, and there is none: apt install g++"
+    if runpy.run_path(str(_torch() / "version.py"))["cuda"]:
+        return "it takes the place of CUDA, which this torch has: make test-device TORCH=cpu"
+    return ""
+
+
 def build() -> Path:
     """The library, compiled for this torch unless it is there."""
-    torch = Path(importlib.util.find_spec("torch").origin).parent
+    torch = _torch()
     source = HERE / "pretend.cpp"
     of = source.read_bytes() + str(torch).encode() + (torch / "version.py").read_bytes()
     library = HERE / "build" / f"pretend-{hashlib.sha256(of).hexdigest()[:12]}.so"

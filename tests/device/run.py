@@ -1,23 +1,22 @@
-"""`make test-device`: the tests of this folder on a pretend GPU, which a CPU and g++ are enough for.
+"""`make test-device`: the tests of this folder on a pretend GPU, for which a CPU and g++ are enough.
 
 Every process has the device: pytest, where most checks run, and the commands that some of them start.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from pretend_cuda import LIBRARY, build, lacking
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
 
 def main() -> int:
-    from pretend_cuda import LIBRARY, build
-
-    if shutil.which("g++") is None:
-        print("SKIPPED the pretend device: it is made with g++, and there is none (apt install g++)")
+    if why := lacking():
+        print(f"SKIPPED the pretend device: {why}")
         return 0
     own = {LIBRARY: str(build()), "PYTHONPATH": f"{HERE}:{ROOT}", "OMP_NUM_THREADS": "1"}
     environment = {**os.environ, **own}

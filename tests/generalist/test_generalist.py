@@ -16,7 +16,7 @@ from harness.training.learner import Average, Optim, Single
 ROBUST = Single(AT(LINF), Optim(lr=0.05, weight_decay=5e-4))
 ROBUST_2 = Single(AT(L2), Optim(lr=0.05, weight_decay=5e-4))
 NATURAL = Single(NT(), Optim(lr=0.1, weight_decay=5e-4))
-NEVER = Fraction(2)
+NEVER = Fraction(1)
 
 
 def trained(method, lab, batch):

@@ -64,7 +64,7 @@ def planned(grid, folder):
         ("artefacts/cvpr23_table3/recipe", {"epoch": 200}, "a recipe with epochs, batch_size"),
         ("artefacts/zipper_table5/threats", {"l2": "l2_ziper"}, "did you mean 'l2_zipper'"),
         ("artefacts/zipper_table5/threats", {"l_2": "l2_zipper"}, "did you mean 'l2"),
-        ("datasets/imagenet/augment/resized_crop", 0, "the side of what a random resized crop"),
+        ("datasets/imagenet/augment/random_resized_crop", 0, "the side of what a random resized crop"),
     ],
 )
 def test_a_mistake_in_the_grid(path, value, message, tmp_path):

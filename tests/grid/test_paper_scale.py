@@ -12,6 +12,7 @@ from harness.attacks.pgd import PGD
 from harness.data import count
 from harness.grid.plan import Plan
 from harness.grid.robustbench import entries
+from harness.jobs.bill import kind, known_networks
 from harness.papers.claims import read, runs
 from harness.papers.published import published
 from harness.training.runs import Augment, TrainRun, components, trained_norms
@@ -217,7 +218,7 @@ def test_imagenet(network):
     ]
     for run in found.values():
         assert run.recipe.epochs == 240
-        assert run.recipe.augment == Augment(pad=0, flip=True, resized_crop=224)
+        assert run.recipe.augment == Augment(pad=0, flip=True, random_resized_crop=224)
         for threat in threats(run):
             eps = {"linf": Fraction(4, 255), "l2": Fraction(64, 255)}[threat.norm]
             assert (threat.ball.eps, threat.step, threat.steps) == (eps, eps / 4, 3)
@@ -238,7 +239,7 @@ def test_cifar_keeps_its_rates_and_its_augmentation():
 def test_stand_ins_of_imagenet_are_not_cropped():
     smoke = Plan.read("smoke")
     for run in smoke.runs.values():
-        assert run.recipe.augment.resized_crop is None
+        assert run.recipe.augment.random_resized_crop is None
 
 
 # Seeds and test images.
@@ -263,6 +264,22 @@ def test_every_model_is_tested_on_its_whole_test_set():
                 assert probe.examples == images.get(dataset, 10_000) == count(dataset, "test")
                 seen.add(dataset)
     assert seen == {"cifar10", "cifar100", "imagenet", "mnist", "svhn", "tinyimagenet"}
+
+
+def test_large_networks_are_attacked_in_batches_that_fit():
+    """With what an attack keeps for them: 500 images need 12 GB in WRN-32-10, 56 in WRN-50-2."""
+    plan, sizes = paper(), {}
+    for run, evaluation in plan.evaluations.items():
+        own = plan.run(run)
+        for probe in evaluation.probes:
+            if probe.attack is not None:
+                sizes.setdefault(own.network, set()).add(probe.batch_size)
+                assert probe.batch_size * known_networks()[kind(own)].kept_bytes < 13e9
+    assert sizes == {"resnet18": {500}, "wrn32_10": {500}, "resnet50": {100}, "wrn50_2": {100}}
+    table = plan.artefacts["plusplus_table3"]
+    for cell in table.cells:  # a model's checks find the records that it has
+        found = {p for c in table.attacks[cell.dataset, cell.network] for p in c.probes}
+        assert found.issuperset(cell.meaning.probes)
 
 
 def test_the_list_of_runs_tells_epochs_and_images(tmp_path):

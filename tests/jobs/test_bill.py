@@ -1,6 +1,7 @@
 """The passes and hours that a plan will take."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -26,12 +27,14 @@ from harness.evaluation.probing import evaluate_batch
 from harness.grid.columns import Probe
 from harness.grid.plan import Plan
 from harness.jobs import bill, meter
-from harness.jobs.bill import known_rates, of_evaluation, of_training, shape, text
+from harness.jobs.bill import kind, known_networks, known_rates, of_evaluation, of_training, shape, text
 from harness.jobs.meter import rate, seconds
 from harness.models.networks import new_model
 from harness.training.learner import Optim, Single
 
 OPTIM = Optim(lr=0.05, weight_decay=5e-4)
+PAPERS_TFLOPS, DATA_SHEET = 7.4, 35.6  # of an RTX 3090, as docs/costs.md says
+COSTS = (ROOT / "docs" / "costs.md").read_text()
 LINF_7 = Threat(LINF.ball, LINF.step, 7)
 
 
@@ -133,6 +136,62 @@ def test_a_cascade_takes_the_passes_of_its_components():
 def test_the_bill_names_every_model(scale):
     plan = Plan.read(scale)
     assert f"{len(plan.runs)} models" in text(plan, meter.rates(plan), None)
+
+
+def test_the_papers_minutes_are_the_tflops_that_the_bill_names():
+    """397 minutes of Generalist (CVPR 2023, Table 4): the anchor of docs/costs.md."""
+    plan = Plan.read("paper")
+    (serial,) = (
+        row for row in plan.artefacts["cvpr23_table4"].rows if row.method.endswith("_linf_serial")
+    )
+    run = plan.run(serial.runs[0])
+    work = of_training(run, known_rates()[shape(run.method)])
+    tflops = work.at(known_networks()[kind(run)].price) / 1e12 / (397 * 60)
+    assert round(tflops, 1) == PAPERS_TFLOPS
+    assert 0.2 < PAPERS_TFLOPS / DATA_SHEET < 0.21  # "a fifth"
+    assert "7.4 TFLOPS, of 35.6 on the data sheet" in COSTS
+
+
+@pytest.fixture(scope="module")
+def paper_hours() -> tuple[Plan, dict]:
+    plan = Plan.read("paper")
+    prices, _ = meter.prices(plan, "cpu", PAPERS_TFLOPS)
+    return plan, bill.costs(plan, known_rates(), prices)
+
+
+def test_an_artefact_costs_its_runs_with_their_parents_and_shared_runs_once(paper_hours):
+    plan, hours = paper_hours
+    lines = [line.split() for line in bill.by_artefact(plan, hours, "a GPU").splitlines()]
+    found = {name: rest for name, *rest in filter(None, lines) if name in plan.artefacts}
+    assert list(found) == list(plan.artefacts)
+    table = plan.artefacts["plusplus_table1"]
+    assert any(plan.run(run).parents for run in table.runs)  # RMC's
+    needed = bill.with_parents(plan, table.runs)
+    alone = sum(hours[run][0][2] for run in needed) + sum(hours[run][1][2] for run in table.runs)
+    assert found["plusplus_table1"][:2] == [str(len(needed)), bill.number(alone)]
+    assert found["cvpr23_fig1"][2] == "0"  # Table 1a, above it, has all of its models
+    assert float(found["cvpr23_fig1"][1]) > 100
+    added = sum(float(rest[2].replace(",", "")) for rest in found.values())
+    whole = sum(own[:, 2].sum() for own in hours.values())
+    assert added == pytest.approx(whole, rel=1e-3)
+    assert f"{whole / 24:,.0f} GPU-days, {whole / 96:,.0f} days on four GPUs" in bill.text(
+        plan, known_rates(), meter.prices(plan, "cpu", PAPERS_TFLOPS)[0], "7.4 TFLOPS"
+    )
+    learners = plan.artefacts["zipper_fig5"]  # a figure of training: nothing is evaluated for it
+    assert found["zipper_fig5"][1] == bill.number(hours[learners.runs[0]][0][2])
+
+
+def test_the_costs_that_the_documents_print_are_the_bill_s(paper_hours):
+    """If it fails: `python -m harness plan --scale paper --artefacts --device-tflops 7.4`."""
+    plan, hours = paper_hours
+    lines = [line.split() for line in bill.by_artefact(plan, hours, "a GPU").splitlines()]
+    computed = {name: rest for name, *rest in filter(None, lines) if rest[0].isdigit()}
+    rows = re.findall(r"^\| `?(\w+)`? \| (\d+) \| ([\d.,]*) \| ([\d.,]+) \|", COSTS, re.MULTILINE)
+    assert len(rows) > 15
+    for name, models, alone, days in rows:
+        hours_alone = computed[name][-1 if name == "all" else 1]
+        assert [models, alone or hours_alone] == [computed[name][0], hours_alone]
+        assert days == bill.number(float(hours_alone.replace(",", "")) / 96), name
 
 
 def test_a_method_that_was_never_measured_is_measured_when_asked_for(plan, monkeypatch):

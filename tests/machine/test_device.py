@@ -1,5 +1,6 @@
 """Which device a command takes, how it computes there, and a torchvision of any build."""
 
+import os
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import torch
 from conftest import ROOT, command
 
 from harness.core.errors import UserError
+from harness.jobs.check import PRETEND
 from harness.machine.device import Arithmetic, pick_device, tf32
 from harness.machine.gpus import VISIBLE
 
@@ -38,6 +40,15 @@ def test_the_check_of_a_gpu_says_that_there_is_none(tmp_path, monkeypatch):
     assert done.returncode == 2
     assert "expected a GPU on this machine, found none; " in done.stderr
     assert "--pretend" in done.stderr
+
+
+def test_the_pretend_gpu_says_what_it_lacks():
+    words = [sys.executable, str(PRETEND)]
+    done = subprocess.run(words, env={**os.environ, "PATH": ""}, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout == (
+        "SKIPPED the pretend device: it is compiled with g++, and there is none: apt install g++\n"
+    )
 
 
 def flags() -> tuple[bool, ...]:

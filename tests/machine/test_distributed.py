@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,14 @@ from test_zygote import wait_until
 
 from harness.core import paths
 from harness.core.config import read_grid
-from harness.core.errors import UserError
 from harness.core.process import CODE
 from harness.grid.plan import Plan
-from harness.models.networks import load_model
-from harness.training.runs import whole_batch
+from harness.jobs.resources import Machine
+from harness.machine import distributed, launch
+from harness.machine.device import placed
+from harness.machine.synchronized import synchronize
+from harness.models.networks import load_model, new_model
+from harness.training.runs import indivisible
 from harness.training.train import train
 
 METHODS = ["at", "generalist_d_nt_linf"]
@@ -36,7 +40,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory) -> Path:
     content = read_grid()
-    content["recipe"]["data_parallel"] = 2
+    content["datasets"]["digits"]["data_parallel"] = 2
     table = content["artefacts"]["cvpr23_table1a"]
     content["artefacts"] = {"cvpr23_table1a": {**table, "methods": METHODS}}
     path = tmp_path_factory.mktemp("grid") / "grid.yaml"
@@ -45,15 +49,15 @@ def grid(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(plan, grid, tmp_path_factory) -> tuple[Path, dict]:
+def whole(plan, grid, tmp_path_factory) -> tuple[Path, Path]:
     """Undisturbed runs: in one process, and in two."""
-    folder, shared = tmp_path_factory.mktemp("whole"), Plan.read("ci", grid)
+    alone, together = tmp_path_factory.mktemp("alone"), tmp_path_factory.mktemp("together")
     for slug in METHODS:
-        train(run_of(plan, slug), folder, CPU)
-        process = begin(*words(grid, run_of(shared, slug), folder))
+        train(run_of(plan, slug), alone, CPU)
+        process = begin(*words(grid, run_of(plan, slug), together))
         _, said = process.communicate(timeout=300)
         assert process.returncode == 0, said
-    return folder, {slug: run_of(shared, slug) for slug in METHODS}
+    return alone, together
 
 
 def words(grid, run, results) -> list[str]:
@@ -77,7 +81,8 @@ def test_step_by_step_they_compute_the_same_up_to_the_order_of_sums():
         timeout=400,
     )
     assert done.returncode == 0, done.stderr
-    found = [line.split() for line in done.stdout.splitlines()]
+    *found, buckets = [line.split() for line in done.stdout.splitlines()]
+    assert buckets == ["buckets", "0"]  # how many gradients are summed at once changes no bit
     assert [slug for slug, *_ in found] == slugs
     for slug, reported, learned in found:
         assert float(reported) < 1e-12, slug
@@ -86,16 +91,15 @@ def test_step_by_step_they_compute_the_same_up_to_the_order_of_sums():
 
 @pytest.mark.parametrize("slug", METHODS)
 def test_the_same_loss_curve(plan, whole, slug):
-    folder, shared = whole
-    one, two = run_of(plan, slug), shared[slug]
-    assert one.id != two.id
-    assert (one.processes, two.processes) == (1, 2)
-    models = [load_model(folder, run.id) for run in (one, two)]
+    run = run_of(plan, slug)
+    abouts = [paths.read_description(folder, run.id) for folder in whole]
+    assert [about["processes"] for about in abouts] == [1, 2]
+    models = [load_model(folder, run.id) for folder in whole]
     assert list(models[0].state_dict()) == list(models[1].state_dict())
     alone, together = (weights(model) for model in models)
     print(f"{slug}: weights differ by {float((alone - together).norm() / alone.norm()):.2g}")
-    assert (alone - together).norm() < 0.01 * alone.norm()
-    curves = [pandas.read_csv(paths.history(folder, run.id)) for run in (one, two)]
+    assert 0 < (alone - together).norm() < 0.01 * alone.norm()
+    curves = [pandas.read_csv(paths.history(folder, run.id)) for folder in whole]
     assert list(curves[0]) == list(curves[1])
     # Float32, and an attack turns a last bit into a sign: the sharp test is the one in float64.
     one, two = (curve.to_numpy() for curve in curves)
@@ -108,10 +112,11 @@ def test_the_same_loss_curve(plan, whole, slug):
     ("slug", "targets"),
     [("at", ("launcher", "everyone", "one")), ("generalist_d_nt_linf", ("everyone",))],
 )
-def test_stopped_at_random_moments_they_end_with_the_same_bits(whole, grid, slug, targets, tmp_path):
+def test_stopped_at_random_moments_they_end_with_the_same_bits(
+    plan, whole, grid, slug, targets, tmp_path
+):
     """SIGTERM goes to the launcher, to everyone, or to one process; all stop after the same step."""
-    folder, shared = whole
-    run, draw, stops = shared[slug], random.Random(slug), 0
+    run, draw, stops = run_of(plan, slug), random.Random(slug), 0
     checkpoint = paths.checkpoint(tmp_path, run.id)
     for target in targets:
         process = begin(*words(grid, run, tmp_path))
@@ -138,7 +143,7 @@ def test_stopped_at_random_moments_they_end_with_the_same_bits(whole, grid, slug
         _, said = process.communicate(timeout=300)
         assert process.returncode == 0, said
     assert stops
-    assert outcome(tmp_path, run) == outcome(folder, run)
+    assert outcome(tmp_path, run) == outcome(whole[1], run)
     assert not checkpoint.exists()
     print(f"{slug}: {stops} stops")
 
@@ -152,26 +157,32 @@ def workers(pid: int) -> list[int]:
     return found
 
 
-def test_torchrun_may_also_be_called_by_hand(whole, grid, tmp_path):
-    folder, shared = whole
-    run = shared["at"]
-    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
-    process = begin(*torchrun, *words(grid, run, tmp_path))
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
+
+
+def test_torchrun_may_also_be_called_by_hand(plan, whole, tmp_path):
+    """It says how many processes there are, whatever the grid says."""
+    run = run_of(plan, "at")
+    process = begin(*TORCHRUN, *words(ROOT / "config" / "grid.yaml", run, tmp_path))
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert outcome(tmp_path, run) == outcome(folder, run)
+    assert outcome(tmp_path, run) == outcome(whole[1], run)
 
 
-def test_another_number_of_processes_is_refused(plan, grid, tmp_path):
-    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
-    process = begin(*torchrun, *words(ROOT / "config" / "grid.yaml", run_of(plan, "at"), tmp_path))
+@pytest.mark.parametrize("start", [TORCHRUN, []])
+def test_a_run_that_cannot_be_shared_is_refused(plan, tmp_path, start):
+    run = run_of(plan, "fat")
+    process = begin(
+        *start, *words(ROOT / "config" / "grid.yaml", run, tmp_path), "--data-parallel", "2"
+    )
     _, said = process.communicate(timeout=100)
-    assert process.returncode != 0
-    assert "expected 1 processes, as the recipe's data_parallel says, found 2" in said
+    assert process.returncode not in (0, CODE)
+    assert f"expected a run whose batches 2 processes can share, found {run.id}, which" in said
+    assert not paths.checkpoint(tmp_path, run.id).exists()
 
 
-def test_a_rank_that_is_killed_ends_them_all(whole, grid, tmp_path):
-    run = whole[1]["at"]
+def test_a_rank_that_is_killed_ends_them_all(plan, grid, tmp_path):
+    run = run_of(plan, "at")
     process = begin(*words(grid, run, tmp_path), "--rehearse", "100000")
     assert "step 1" in process.stdout.readline()
     others = descendants(process.pid)
@@ -182,19 +193,57 @@ def test_a_rank_that_is_killed_ends_them_all(whole, grid, tmp_path):
     assert not [pid for pid in others if Path(f"/proc/{pid}").exists()]
 
 
-def changed(run, **changes):
-    return dataclasses.replace(run, recipe=dataclasses.replace(run.recipe, **changes))
-
-
-def test_what_cannot_be_sliced_is_refused(plan):
+def test_what_cannot_be_shared_is_trained_in_one_process(grid):
+    plan = Plan.read("ci", grid)
     runs = {slug: run_of(plan, slug) for slug in read_grid()["methods"]}
-    assert {slug for slug, run in runs.items() if whole_batch(run.method)} == REFUSED
-    with pytest.raises(
-        UserError, match="found ramp, which averages over the images that are right; take"
-    ):
-        changed(runs["ramp"], data_parallel=2)
-    with pytest.raises(UserError, match="learners side by side or data_parallel, found both"):
-        changed(runs["generalist_d_nt_linf_parallel"], data_parallel=2)
-    with pytest.raises(UserError, match="2 processes or more, without compile"):
-        changed(runs["at"], data_parallel=2, compile=True)
-    assert changed(runs["at"], data_parallel=4).processes == 4
+    alone = {slug for slug, run in runs.items() if plan.data_parallel(run.id) == 1}
+    assert alone == {*REFUSED, "generalist_d_nt_linf_parallel"}
+    assert indivisible(runs["ramp"]) == ["averages over the images that are right"]
+    compiled = dataclasses.replace(runs["at"].recipe, compile=True)
+    assert indivisible(dataclasses.replace(runs["at"], recipe=compiled)) == ["is compiled"]
+    assert runs["at"].id == run_of(Plan.read("ci"), "at").id  # it says nothing of processes
+    assert Machine("cuda").train(plan, runs["at"].id).gpus == 2
+
+
+@pytest.mark.parametrize(("device", "gpus", "found"), [("auto", 2, 2), ("cuda", 1, 1), ("cpu", 8, 4)])
+def test_no_more_processes_than_gpus(device, gpus, found, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert launch.affordable(4, device) == found
+    assert bool(capsys.readouterr().err) == (found < 4)
+
+
+@pytest.fixture
+def sums(monkeypatch) -> list[int]:
+    """The sizes of all sums of a team of one process."""
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    for name, value in {"together": True, "end": 3, "images": 3}.items():
+        monkeypatch.setattr(distributed._Team, name, value)
+    sizes, all_reduce = [], torch.distributed.all_reduce
+
+    def noted(tensor, how):
+        sizes.append(tensor.numel())
+        all_reduce(tensor, how)
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", noted)
+    yield sizes
+    torch.distributed.destroy_process_group()
+
+
+def test_gradients_are_summed_in_buckets(sums, monkeypatch):
+    x, found = torch.ones(3, 1, 8, 8), []
+    model = synchronize(placed(new_model("tiny", 1, 10, seed=0), CPU)).eval()
+    for size in (None, 6000, 25 * 2**20):
+        model.zero_grad(set_to_none=True)
+        sums.clear()
+        with nullcontext() if size is None else distributed.bucketed(model.parameters()):
+            monkeypatch.setattr(distributed, "_BUCKET_BYTES", size)
+            (model(x).sum() / 3).backward()
+        found.append(([p.grad.clone() for p in model.parameters()], len(sums)))
+        assert sum(sums) == sum(p.numel() for p in model.parameters())
+    (plain, many), (small, some), (large, one) = found
+    assert many > some > one == 1
+    for gradients in (small, large):
+        assert all(torch.equal(a, b) for a, b in zip(plain, gradients, strict=True))
+        assert [a.stride() for a in plain] == [b.stride() for b in gradients]

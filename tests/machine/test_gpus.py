@@ -174,7 +174,7 @@ def test_snakemake_shares_out_the_users_devices(tmp_path):
         name: {"method": "seen", "optim": "natural", "number": number}
         for number, name in enumerate(names)
     }
-    content["roles"] = {"ours": names[0], "undefended": names[1]}
+    content["roles"], content["labels"] = {"ours": names[0], "undefended": names[1]}, {}
     table = {"methods": names, "networks": ["resnet18"], "seeds": 1}
     content["artefacts"] = {ARTEFACT: content["artefacts"][ARTEFACT] | table}
     (tmp_path / "grid.yaml").write_text(yaml.safe_dump(content))

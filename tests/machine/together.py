@@ -23,8 +23,6 @@ BATCH, STEPS = 33, 6  # 33 is 16 and 17: shares that are not equal
 def steps(run, size):
     """The reported numbers, the weights, and the largest difference to rank 0's weights."""
     _Team.size, _Team.together = size, size > 1
-    recipe = dataclasses.replace(run.recipe, data_parallel=size if size > 1 else None)
-    run = dataclasses.replace(run, recipe=recipe)
     lab = make_lab(run, None, device)
     double = dataclasses.replace(lab, new_model=lambda: lab.new_model().double())
     training, batches, said = run.method.start(double), Batches(run, device), []
@@ -41,9 +39,7 @@ def steps(run, size):
 torch.set_num_threads(1)
 plan, slugs = Plan.read("ci"), sys.argv[1:]
 recipe = {"batch_size": BATCH, "examples": 2 * BATCH}
-nt = run_of(plan, "nt")
-together = dataclasses.replace(nt.recipe, **recipe, data_parallel=2)
-device = distributed.join(together.data_parallel, "cpu")
+device = distributed.join("cpu")
 for slug in slugs:
     run = run_of(plan, slug)
     run = dataclasses.replace(run, recipe=dataclasses.replace(run.recipe, **recipe))
@@ -51,4 +47,9 @@ for slug in slugs:
     off = max(abs(a[name] - b[name]) for a, b in zip(one, many, strict=True) for name in a)
     if distributed.leads():
         print(f"{slug} {off:.3g} {float((alone - beside).abs().max()):.3g}", flush=True)
+_, large = steps(run, 2)
+distributed._BUCKET_BYTES = 1  # a gradient more than fits: alone
+_, small = steps(run, 2)
+if distributed.leads():
+    print(f"buckets {float((large - small).abs().max()):.3g}", flush=True)
 distributed.leave()

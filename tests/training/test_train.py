@@ -1,17 +1,19 @@
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 
 import pytest
 import torch
 from conftest import ROOT, command, run_of
 
 from harness.attacks.attack import perturb
-from harness.core import paths
+from harness.core import paths, process
 from harness.core.errors import UserError
 from harness.core.files import read_with_checksum, write_whole, write_with_checksum
 from harness.data import load
@@ -19,7 +21,7 @@ from harness.grid.plan import Plan
 from harness.models.networks import load_model
 from harness.training.batches import Batches, on_device
 from harness.training.epochs import Selector, accuracy
-from harness.training.runs import Selection
+from harness.training.runs import Augment, Selection
 from harness.training.train import train
 
 CPU = torch.device("cpu")
@@ -78,6 +80,34 @@ def interrupted(run, results):
     finally:
         Batches.order = original
     return paths.checkpoint(results, run.id)
+
+
+def test_batches_that_are_read_ahead_survive_a_stop_bit_by_bit(plan, tmp_path, monkeypatch):
+    """Stopped inside an epoch, with batches of later steps under way."""
+    recipe = replace(run_of(plan, "nt").recipe, augment=Augment(0, False, random_resized_crop=8))
+    run = run_of(plan, "nt", recipe=recipe)
+    train(run, tmp_path / "a", CPU)
+
+    def at(self, order, epoch, step):
+        if (epoch, step) == (1, 2):
+            assert (1, 3) in self.source.begun
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, order, epoch, step)
+
+    original = Batches.at
+    monkeypatch.setattr(Batches, "at", at)
+    before = signal.getsignal(signal.SIGTERM)
+    process.listen()
+    try:
+        with pytest.raises(process.Stopped, match="after epoch 1 and 3 steps"):
+            train(run, tmp_path / "b", CPU)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        process._Sigterm.came = False
+    monkeypatch.undo()
+    assert paths.checkpoint(tmp_path / "b", run.id).exists()
+    train(run, tmp_path / "b", CPU)
+    assert checksum(tmp_path / "a", run) == checksum(tmp_path / "b", run)
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[: len(d) // 2], lambda d: d[:-9] + b"x" + d[-8:]])

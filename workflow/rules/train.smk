@@ -22,9 +22,11 @@ rule train:
         threads=lambda wildcards, threads: max(1, threads // processes(wildcards.run)),
         python=PYTHON,
         device=DEVICE,
+        shared=lambda wildcards: plan_of(wildcards.run).data_parallel(wildcards.run),
         spec=lambda wildcards: plan_of(wildcards.run).training_spec(wildcards.run),
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
         "exec {params.python:q} -m harness start --gpus {resources.gpu:q} train "
         "--spec {params.spec:q} "
+        "--data-parallel {params.shared:q} "
         "--threads {params.threads:q} --device {params.device:q} > {log:q} 2>&1"
