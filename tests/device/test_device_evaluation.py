@@ -12,11 +12,10 @@ from torch import nn
 from harness.attacks.attack import perturb
 from harness.attacks.autoattack import COMPONENTS, Component
 from harness.attacks.balls import Ball
-from harness.core import paths
 from harness.core.paths import read_description
 from harness.evaluation.evaluate import evaluate, evaluate_part
 from harness.evaluation.probing import evaluate_family
-from harness.evaluation.records import Part, read_records
+from harness.evaluation.records import Part, read_evaluation
 from harness.machine.device import placed
 from harness.models.folding import folded
 from harness.models.networks import WideResNet, load_model, new_model
@@ -49,7 +48,7 @@ def test_every_probe_in_parts_and_joined(plan, results):
     model = placed(load_model(results, run.id), CUDA)
     evaluate_part(evaluation, model, weights, results, CUDA, Part.read("1/2"))
     evaluate(evaluation, model, weights, results, CUDA)
-    records, about = read_records(paths.records(results, evaluation.id))
+    records, about = read_evaluation(results, evaluation)
     assert records.keys() == {probe.id for probe in evaluation.probes}
     assert {check["name"] for check in about["checks"]} >= {"deterministic logits", "usable gradients"}
 
