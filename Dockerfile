@@ -11,4 +11,5 @@ WORKDIR /opt/generalist-bench
 COPY Makefile README.md pyproject.toml constraints.txt constraints-cuda.txt ./
 ARG TORCH=
 RUN PIP_NO_CACHE_DIR=1 make .venv/ready TORCH="$TORCH"
-ENV PATH=/opt/generalist-bench/.venv/bin:$PATH
+# The code is that of the folder in which a command is given.
+ENV PATH=/opt/generalist-bench/.venv/bin:$PATH PYTHONPATH=.

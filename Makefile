@@ -30,7 +30,7 @@ test-device: .venv/ready  ## what meets a GPU, on a pretend one: two minutes, wi
 	$(BIN)/python tests/device/run.py -n $(CORES) --dist loadfile
 
 gpu-check: .venv/ready  ## does this machine's GPU do what is asked of it? under ten minutes
-	$(BIN)/python -m harness check
+	$(BIN)/generalist-bench check
 
 coverage:        ## after `make test COVER="--cov --cov-report="`: the ten least covered files, and the total
 	@echo "coverage, a lower bound: jobs in processes of their own do not count"

@@ -1,4 +1,4 @@
-"""The cost that `python -m harness plan --scale lite` predicts for the runs of lite, and the real cost.
+"""The cost that `generalist-bench plan --scale lite` predicts for the runs of lite, and the real cost.
 
 Trainings are compared in seconds of CPU (`results/models/*/run.json`, kept in git): they ran two at a
 time beside other work, so wall times are not comparable. The predicted cost of a pass is the fastest of

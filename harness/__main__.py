@@ -1,4 +1,4 @@
-"""One command for everything: `python -m harness COMMAND ...`."""
+"""`python -m harness COMMAND ...` is `generalist-bench COMMAND ...`, where nothing is installed."""
 
 from harness.cli import main
 

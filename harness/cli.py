@@ -1,15 +1,14 @@
-"""One command for everything: `python -m harness COMMAND ...`."""
+"""One command for everything: `generalist-bench COMMAND ...`; the workflow says `python -m harness`."""
 
 import sys
 
-from harness.core.commands import COMMANDS, run
+from harness.core.commands import overview, run
 from harness.core.errors import run_command
 
 
 def chosen() -> None:
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        print("usage: python -m harness COMMAND ...; COMMAND --help says more. Commands:")
-        print("  " + " ".join(COMMANDS))
+        print(overview())
         return
     del sys.argv[0]
     run(sys.argv[0])

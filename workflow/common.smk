@@ -72,7 +72,7 @@ def plan_of(run):
         plan(scale)
     raise WorkflowError(
         f"expected a run that a scale plans, found {run!r}; "
-        f"`python -m harness plan --runs --scale {SCALE}` lists them."
+        f"`generalist-bench plan --runs --scale {SCALE}` lists them."
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands by name, and the module with the `main` of each."""
+"""The commands in groups, each with the module that has its `main` and a line for `--help`."""
 
 import argparse
 import importlib
@@ -6,25 +6,44 @@ import math
 
 from harness.core.errors import unknown
 
-COMMANDS = {
-    "plan": "harness.jobs.plan",
-    "train": "harness.jobs.train",
-    "evaluate": "harness.jobs.evaluate",
-    "tables": "harness.reports.tables",
-    "figures": "harness.reports.figures.draw",
-    "claims": "harness.papers.claims",
-    "page": "harness.reports.page.build",
-    "robustbench": "harness.reports.robustbench",
-    "manifest": "harness.reports.manifest",
-    "compare": "harness.reports.compare",
-    "audit": "harness.papers.audit",
-    "fidelity": "harness.papers.fidelity",
-    "fetch": "harness.data.fetch",
-    "meter": "harness.jobs.meter",
-    "check": "harness.jobs.check",
-    "start": "harness.jobs.start",
-    "zygote": "harness.jobs.zygote",
+GROUPS = {
+    "your own model": {
+        "evaluate": ("harness.jobs.evaluate", "attacks and trust checks on any torch classifier"),
+        "data": ("harness.data.listing", "the data sets: classes, images, where they come from"),
+        "fetch": ("harness.data.fetch", "download data sets and compare their checksums"),
+    },
+    "the papers' tables and figures": {
+        "plan": ("harness.jobs.plan", "what the runs of a scale are, and what they will cost"),
+        "train": ("harness.jobs.train", "train one run of a scale"),
+        "tables": ("harness.reports.tables", "write one table from records"),
+        "figures": ("harness.reports.figures.draw", "draw one figure from records"),
+        "page": ("harness.reports.page.build", "everything of a scale on one HTML page"),
+        "robustbench": ("harness.reports.robustbench", "trained models in RobustBench's form"),
+    },
+    "what the numbers say": {
+        "compare": ("harness.reports.compare", "rows of a table against each other, image by image"),
+        "claims": ("harness.papers.claims", "judge the papers' claims by our numbers"),
+        "audit": ("harness.papers.audit", "contradictions in the published numbers"),
+    },
+    "this project": {
+        "check": ("harness.jobs.check", "does this machine's GPU do what is asked of it?"),
+        "fidelity": ("harness.papers.fidelity", "how close each method is to its paper"),
+        "manifest": ("harness.reports.manifest", "checksums of the reports of a scale"),
+        "meter": ("harness.jobs.meter", "measure the passes and operations that bills are made of"),
+        "start": ("harness.jobs.start", "another command, with a GPU, from the process kept ready"),
+        "zygote": ("harness.jobs.zygote", "the process kept ready for jobs"),
+    },
 }
+COMMANDS = {name: module for group in GROUPS.values() for name, (module, _) in group.items()}
+
+
+def overview() -> str:
+    """The commands by group, with a line each."""
+    lines = ["usage: generalist-bench COMMAND ...; COMMAND --help says more"]
+    for title, group in GROUPS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {name:12} {line}" for name, (_, line) in group.items()]
+    return "\n".join(lines)
 
 
 def positive(text: str) -> int:
@@ -48,5 +67,5 @@ def positive_number(text: str) -> float:
 def run(name: str) -> None:
     """Run a command; its arguments are the rest of sys.argv."""
     if name not in COMMANDS:
-        raise unknown("command", name, COMMANDS, "python -m harness")
+        raise unknown("command", name, COMMANDS, "generalist-bench")
     importlib.import_module(COMMANDS[name]).main()

@@ -21,7 +21,9 @@ from yaml.resolver import Resolver
 
 from harness.core.errors import UserError, expected, nearest, unknown
 
-ROOT = Path(__file__).resolve().parents[2]
+_SHIPPED = Path(__file__).resolve().parents[1] / "shipped"  # made by setup.py, in a wheel only
+INSTALLED = _SHIPPED.is_dir()
+ROOT = _SHIPPED if INSTALLED else Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
 SCHEMAS = ROOT / "workflow" / "schemas"
 _DEEPEST = 50

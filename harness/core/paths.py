@@ -108,7 +108,7 @@ def _remedy(path: Path) -> str:
 
 def untrained(path: Path, run_id: str) -> UserError:
     """The error for a run that has not been trained."""
-    remedy = f"train it first (python -m harness train --run {run_id})"
+    remedy = f"train it first (generalist-bench train --run {run_id})"
     return expected(f"a trained model in {path.parent}", f"no {path.name}", remedy)
 
 

@@ -161,7 +161,7 @@ class Cost:
 def provenance() -> dict[str, Any]:
     """Where a result was made: commit, package versions, hardware."""
     return {
-        "commit": _commit(),
+        "commit": commit(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "processor": _processor(),
@@ -177,12 +177,15 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit, with a + if the tree had uncommitted changes.
 
     Of this clone, whoever owns it; not of a repository around a copy, nor of one that git's variables
-    name: a hook sets them.
+    name: a hook sets them. Of an installed copy, the one that it was built from (setup.py).
     """
+    built = Path(__file__).resolve().parents[1] / "shipped" / "COMMIT"
+    if built.is_file():
+        return built.read_text().strip()
     git = ["git", "-C", str(Path(__file__).resolve().parents[2]), "--git-dir=.git", "--work-tree=."]
     git += ["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

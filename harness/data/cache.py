@@ -5,7 +5,7 @@ writer leaves nothing that looks like data. Writers of the same set wait for eac
 can be deleted at any time.
 
 The arrays never change after that. If their sizes and times are not those that were recorded, the
-arrays are read completely and their checksum decides. `python -m harness fetch` always checks it.
+arrays are read completely and their checksum decides. `generalist-bench fetch` always checks it.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Fetch and verify data sets: `python -m harness fetch cifar10 mnist cifar10-c`.
+"""Fetch and verify data sets: `generalist-bench fetch cifar10 mnist cifar10-c`.
 
 Prints for each set what was found and where it came from, or what to do. `cifar10-c` means the 15 main
 corruptions at all severities, `cifar10-c/fog` one of them, `cifar10-p` the ten sequences. Exit code

@@ -1,4 +1,4 @@
-"""Evaluate one model: `python -m harness evaluate --scale smoke --run ID`.
+"""Evaluate one model: `generalist-bench evaluate --scale smoke --run ID`.
 
 Each probe is computed batch by batch. A batch's record is written as soon as it is done, so a killed
 job loses at most one batch, and a second start computes only what is missing. The random stream of a

@@ -237,6 +237,6 @@ def reported(parser: argparse.ArgumentParser, folder: str = "") -> tuple[Plan, a
     options = parser.parse_args()
     plan = Plan.read(options.scale, options.grid)
     if folder and (own := plan.artefact(options.artefact).folder) != folder:
-        remedy = f"say python -m harness {own} --artefact {options.artefact}"
+        remedy = f"say generalist-bench {own} --artefact {options.artefact}"
         raise expected(f"one of the {folder}", f"one of the {own}", remedy)
     return plan, options

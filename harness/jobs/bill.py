@@ -1,4 +1,4 @@
-"""What a scale's runs will cost: `python -m harness plan --scale paper`. Imports no torch.
+"""What a scale's runs will cost: `generalist-bench plan --scale paper`. Imports no torch.
 
 Work is counted in passes of single images (harness/attacks/work.py). The passes of a method's training
 step and the operations of a network's pass were measured by harness/jobs/meter.py; docs/passes.csv and

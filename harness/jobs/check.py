@@ -1,9 +1,9 @@
-"""Does this machine's GPU do what is asked of it? `python -m harness check`, in under ten minutes.
+"""Does this machine's GPU do what is asked of it? `generalist-bench check`, in under ten minutes.
 
 A line for each check, on the networks, methods and batch sizes of a scale:
 - logits beside those of the CPU, in full float32, and how far TF32 and bfloat16 are from them;
 - a training that is killed and continued, beside an undisturbed one: with `deterministic`, equal bits;
-- the speed of passes, which `python -m harness plan` and Snakemake take as `device_tflops`;
+- the speed of passes, which `generalist-bench plan` and Snakemake take as `device_tflops`;
 - two steps of every method: their time and the peak memory of the GPU.
 No data set is needed: images are random, but for the training, which has scikit-learn's digits. One
 check that fails stops no other; the command then ends with exit code 1.
@@ -199,7 +199,7 @@ def check(plan: Plan, device: torch.device) -> None:
     if speeds:
         sustained = f"{min(speeds):.2g}"
         print(f"for the bill, by the slowest network: {sustained} TFLOPS, so")
-        print(f"  python -m harness plan --scale {plan.name} --device-tflops {sustained}")
+        print(f"  generalist-bench plan --scale {plan.name} --device-tflops {sustained}")
         print(f"  snakemake ... --config scale={plan.name} device_tflops={sustained}")
     checks.end()
 

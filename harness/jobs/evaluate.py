@@ -1,4 +1,4 @@
-"""Evaluate one model: `python -m harness evaluate --scale smoke --run ID`, or --model path.py:build."""
+"""Evaluate one model: `generalist-bench evaluate --scale smoke --run ID`, or --model path.py:build."""
 
 import argparse
 from pathlib import Path
@@ -32,7 +32,7 @@ def main() -> None:
         description="Evaluate a trained run of the grid (--run), or any torch classifier (--model)."
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--run", help="a run's id; `python -m harness plan --runs` lists them")
+    what.add_argument("--run", help="a run's id; `generalist-bench plan --runs` lists them")
     what.add_argument("--spec", help="the evaluation itself, as the workflow gives it to a job")
     what.add_argument("--model", help="path.py:function, returning a network for images in [0,1]")
     parser.add_argument("--weights", type=Path, help="with --model: a safetensors file for it")

@@ -1,6 +1,6 @@
 """Measures the passes of a method's step and the cost of a network's pass.
 
-`python -m harness meter` writes docs/passes.csv and docs/operations.csv for all scales; what they
+`generalist-bench meter` writes docs/passes.csv and docs/operations.csv for all scales; what they
 lack is measured when it is needed.
 
 A method's passes are those of one real step, at several times of a run, on a tiny network that is

@@ -1,4 +1,4 @@
-"""What a scale's runs will cost, or which they are: `python -m harness plan --scale paper`."""
+"""What a scale's runs will cost, or which they are: `generalist-bench plan --scale paper`."""
 
 import argparse
 from pathlib import Path

@@ -1,11 +1,11 @@
-"""Start a command soon: `python -m harness start train --run ID` is `python -m harness train --run ID`.
+"""Start a command soon: `generalist-bench start train --run ID` is `generalist-bench train --run ID`.
 
 Below a Snakemake that keeps a zygote (zygote.py) the command runs in a process forked from it,
 which has torch already; this one passes on its words, folder, environment and open files, waits, and
 ends with the same exit code. SIGTERM is passed on: the job leaves as it would by itself, and this one
 with it. If this one is killed, so is the other. Where no zygote answers (another machine, control group
-or Slurm job, a plain command line) the command runs right here, with the same result. `python -m
-harness start --gpus 1 train ...` first takes a GPU for the command alone, if there are any
+or Slurm job, a plain command line) the command runs right here, with the same result.
+`generalist-bench start --gpus 1 train ...` first takes a GPU for the command alone, if there are any
 (harness/machine/gpus.py).
 """
 

@@ -1,4 +1,4 @@
-"""Train one run of the grid: `python -m harness train --scale smoke --run ID`."""
+"""Train one run of the grid: `generalist-bench train --scale smoke --run ID`."""
 
 import argparse
 from contextlib import nullcontext
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--scale", default="smoke")
     what = parser.add_mutually_exclusive_group(required=True)
     # --id, since torchrun, before Python 3.12, takes --run for a beginning of its own --run-path.
-    what.add_argument("--run", "--id", help="its id; `python -m harness plan --runs` lists them")
+    what.add_argument("--run", "--id", help="its id; `generalist-bench plan --runs` lists them")
     what.add_argument("--spec", help="the run itself, as the workflow gives it to a job")
     parser.add_argument("--grid", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results"))

@@ -1,4 +1,4 @@
-"""Checks the published numbers against themselves and the text: `python -m harness audit`.
+"""Checks the published numbers against themselves and the text: `generalist-bench audit`.
 
 Writes reports/published/audit.md. Rules find the contradictions, so a new one in values.csv or
 statements.csv would be found too. They do not say who is wrong, and they allow for rounding.
@@ -7,9 +7,11 @@ statements.csv would be found too. They do not say who is wrong, and they allow 
 import argparse
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
+from pathlib import Path
 
 import pandas as pd
 
+from harness.core.config import INSTALLED
 from harness.core.files import in_markdown, write_whole
 from harness.papers import experiments, statements
 from harness.papers.published import PUBLISHED, ROUNDING, ROW, Finding, Papers, differing
@@ -144,7 +146,7 @@ def audit(papers: Papers) -> str:
         f"({len(papers.statements)} statements of the",
         f"texts) and `robustbench.csv` ({len(papers.leaderboard)} entries) by the rules of "
         "`harness/papers/audit.py`",
-        "(`python -m harness audit`). A finding is a contradiction or an oddity, not a verdict.",
+        "(`generalist-bench audit`). A finding is a contradiction or an oddity, not a verdict.",
     ]
     for title, rule in RULES.items():
         findings = list(rule(papers))
@@ -156,5 +158,7 @@ def audit(papers: Papers) -> str:
 
 def main() -> None:
     argparse.ArgumentParser(description="Check the published numbers.").parse_args()
-    write_whole(PUBLISHED / "audit.md", audit(Papers.read()))
-    print(f"the audit is at {PUBLISHED / 'audit.md'}")
+    folder = Path("reports", "published") if INSTALLED else PUBLISHED
+    place = folder / "audit.md"
+    write_whole(place, audit(Papers.read()))
+    print(f"the audit is at {place}")

@@ -1,4 +1,4 @@
-"""Judges the papers' claims: `python -m harness claims --scale smoke`. Torch-free.
+"""Judges the papers' claims: `generalist-bench claims --scale smoke`. Torch-free.
 
 Reads config/claims.yaml; writes reports/<scale>/claims.csv and claims.md. Each claim is judged on the
 published numbers (holds, fails, no number) and on our records (holds, fails, undecided, not measured).

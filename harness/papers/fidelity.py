@@ -1,4 +1,4 @@
-"""Writes docs/fidelity.md from the docstrings of the methods: `python -m harness fidelity`.
+"""Writes docs/fidelity.md from the docstrings of the methods: `generalist-bench fidelity`.
 
 A method's module docstring names its paper in the first sentence and says, in paragraphs or sentences
 that begin so, what is `Certain:`, what is a `Guess:`, what a `Deviation:`, and how a training step was

@@ -1,4 +1,4 @@
-"""Rows of a table, image by image: `python -m harness compare --scale lite plusplus_table1 fat at`.
+"""Rows of a table, image by image: `generalist-bench compare --scale lite plusplus_table1 fat at`.
 
 Prints what the first row has more than each other one (than all, if none is named), with the 95 %
 interval and the p-value of the paired test, not corrected for the number of comparisons. Of a table

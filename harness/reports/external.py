@@ -1,6 +1,6 @@
 """Other people's models: any torch classifier for images in [0,1], through the same suite and checks.
 
-    python -m harness evaluate --model net.py:build --weights w.safetensors --data cifar10 --attacks all
+    generalist-bench evaluate --model net.py:build --weights w.safetensors --data cifar10 --attacks all
 
 Its records lie beside ours, under a name made of the function's and a hash of its code and weights; the
 answer is `results/external/<name>/report.md` and `report.html`.

@@ -1,4 +1,4 @@
-"""The checksums of a scale's reports and of what they were made of: `python -m harness manifest`.
+"""The checksums of a scale's reports and of what they were made of: `generalist-bench manifest`.
 
 Git keeps no times: in a clone, tables may look older than the records that they were made from. The
 workflow asks `Manifest.state` and tells Snakemake to ignore the times of what is proven to be current.

@@ -1,4 +1,4 @@
-"""Our models in RobustBench's form: `python -m harness robustbench --scale smoke`. Torch-free.
+"""Our models in RobustBench's form: `generalist-bench robustbench --scale smoke`. Torch-free.
 
 One JSON file per model and threat, with the fields of RobustBench's model_info: `reported` is the
 paper's number, `autoattack_acc` ours, `unreliable` whether a trust check of the model failed.

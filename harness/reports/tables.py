@@ -1,4 +1,4 @@
-"""One table: `python -m harness tables --scale smoke --artefact cvpr23_table1a`. Torch-free.
+"""One table: `generalist-bench tables --scale smoke --artefact cvpr23_table1a`. Torch-free.
 
 The CSV holds one row per cell (cells.py); Markdown and LaTeX are its views, ours beside the published
 number, the best two of a column marked as the papers mark them.

@@ -1,4 +1,4 @@
-"""Train one run, resumably: `python -m harness train --scale smoke --run ID`.
+"""Train one run, resumably: `generalist-bench train --scale smoke --run ID`.
 
 The batch of a step is a pure function of (run, epoch, step): nothing of the data order needs to be
 saved, and a run continued from its checkpoint ends bitwise where an undisturbed one ends; on a GPU if

@@ -182,7 +182,7 @@ def test_an_artefact_costs_its_runs_with_their_parents_and_shared_runs_once(pape
 
 
 def test_the_costs_that_the_documents_print_are_the_bill_s(paper_hours):
-    """If it fails: `python -m harness plan --scale paper --artefacts --device-tflops 7.4`."""
+    """If it fails: `generalist-bench plan --scale paper --artefacts --device-tflops 7.4`."""
     plan, hours = paper_hours
     lines = [line.split() for line in bill.by_artefact(plan, hours, "a GPU").splitlines()]
     computed = {name: rest for name, *rest in filter(None, lines) if rest[0].isdigit()}
@@ -248,7 +248,7 @@ def test_the_measured_passes_are_still_right(plan, slug):
 
 @pytest.mark.parametrize("option", ["--no-calibration", "--runs"])
 def test_without_calibration_no_torch(option):
-    """Unless a method is new: torch measures its passes (python -m harness meter keeps them)."""
+    """Unless a method is new: torch measures its passes (generalist-bench meter keeps them)."""
     if not {shape(run.method) for run in Plan.read("paper").runs.values()} <= known_rates().keys():
         pytest.skip("docs/passes.csv lacks a method")
     code = (

@@ -19,7 +19,7 @@ LISTED = {method_of(line) for line in FIDELITY}
 
 
 def test_the_fidelity_table_is_current():
-    """A method that it does not list yet is no mistake: python -m harness fidelity adds it."""
+    """A method that it does not list yet is no mistake: generalist-bench fidelity adds it."""
     lines = fidelity(read_grid()).splitlines()
     assert [line for line in lines if method_of(line) in LISTED] == FIDELITY
 

@@ -1,4 +1,4 @@
-"""One figure: `python -m harness figures --scale smoke --artefact plusplus_fig5`.
+"""One figure: `generalist-bench figures --scale smoke --artefact plusplus_fig5`.
 
 PDF for print, PNG for the screen, and the CSV that is drawn; the same records give the same bytes.
 """

@@ -1,4 +1,4 @@
-"""The page of a scale: `python -m harness page --scale smoke`. One file, no network, torch-free.
+"""The page of a scale: `generalist-bench page --scale smoke`. One file, no network, torch-free.
 
 Style, script and figures are inside it. Its content security policy allows only its own script, so
 text from a config could not run even if a template forgot to escape it.
