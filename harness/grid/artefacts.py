@@ -120,6 +120,7 @@ KINDS = {
     "sweep": Kind(crossed=True),
     "radii": Kind(shows=_has_radius),
     "classes": Kind(shows=_by_image),
+    "agreement": Kind(shows=_decides),
     "gallery": Kind(shows=_decides, show=("right", "wrong")),
     "heatmaps": Kind(columns=(1, 1), shows=_is_one_probe, show=("right", "wrong")),
     "curves": Kind(columns=(0, 0), show=("of",)),

@@ -2,7 +2,8 @@
 
 Reads config/claims.yaml; writes reports/<scale>/claims.csv and claims.md. Each claim is judged on the
 published numbers (holds, fails, no number) and on our records (holds, fails, undecided, not measured).
-If some comparisons of a claim have no numbers, the others decide, and the verdict says so.
+If some comparisons of a claim have no numbers, the others decide, and the verdict says so. Controls are
+statements that no paper makes; they are judged in the same way, and counted by themselves.
 """
 
 import argparse
@@ -33,12 +34,13 @@ Entry = Mapping[str, Any]  # of config/claims.yaml
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper claims, as a tree of comparisons."""
+    """What a paper claims, or a control states, as a tree of comparisons."""
 
     id: str
     text: str
     source: str
     tree: Tree
+    kind: str = "claim"  # or "control"
 
     @property
     def accuracies(self) -> list[Number]:
@@ -57,7 +59,8 @@ def read(plan: Plan, path: Path | None = None) -> list[Claim]:
 def parse(content: Entry, plan: Plan) -> list[Claim]:
     """The claims of a claims.yaml. Patterns mean the rows that the grid has."""
     claims: dict[str, Claim] = {}
-    for entry in content["claims"]:
+    kinds = {"claim": content["claims"], "control": content.get("controls", ())}
+    for kind, entry in ((kind, entry) for kind, entries in kinds.items() for entry in entries):
         name, parts = entry["id"], []
         if name in claims:
             raise expected("each claim's id once in claims.yaml", repr(name), "rename one of them")
@@ -65,7 +68,7 @@ def parse(content: Entry, plan: Plan) -> list[Claim]:
             for statement in _statements(part, content, plan):
                 _check_names(statement, content["groups"], plan, f"claim {name}")
                 parts.append(tree(statement))
-        claims[name] = Claim(name, entry["claim"], entry["source"], Every(tuple(parts)))
+        claims[name] = Claim(name, entry["claim"], entry["source"], Every(tuple(parts)), kind)
     return list(claims.values())
 
 
@@ -152,6 +155,7 @@ def judge(plan: Plan, claims: list[Claim], results: Path, reports: Path) -> pd.D
                 "our_verdict": ours.word("measured", "not measured"),
                 "our_numbers": ours.text("not measured") + measured.doubts(claim.accuracies),
                 "artefacts": " ".join(claim.artefacts),
+                "kind": claim.kind,
             }
         )
     return pd.DataFrame(rows)
@@ -163,9 +167,10 @@ def tally(verdicts: Iterable[str]) -> dict[str, int]:
 
 
 def markdown(table: pd.DataFrame, notice: str) -> str:
-    theirs, ours = (
+    claims, controls = (table[table.kind == kind] for kind in ("claim", "control"))
+    theirs, ours, checked = (
         ", ".join(f"{word} {count}" for word, count in tally(verdicts).items())
-        for verdicts in (table.published_verdict, table.our_verdict)
+        for verdicts in (claims.published_verdict, claims.our_verdict, controls.our_verdict)
     )
     lines = [
         "# The papers' claims",
@@ -186,10 +191,16 @@ def markdown(table: pd.DataFrame, notice: str) -> str:
         "| claim | published | ours |",
         "|---|---|---|",
     ]
-    for row in table.itertuples():
+    for row in claims.itertuples():
         theirs = f"**{row.published_verdict}**: {in_markdown(row.published_numbers)}"
         ours = f"**{row.our_verdict}**: {in_markdown(row.our_numbers)}"
         lines.append(f"| {in_markdown(f'{row.claim} ({row.source})')} | {theirs} | {ours} |")
+    if len(controls):
+        lines += ["", "## Controls that the papers lack", "", f"Ours: {checked}.", ""]
+        lines += ["| statement | ours |", "|---|---|"]
+    for row in controls.itertuples():
+        ours = f"**{row.our_verdict}**: {in_markdown(row.our_numbers)}"
+        lines.append(f"| {in_markdown(f'{row.claim} ({row.source})')} | {ours} |")
     return "\n".join(lines) + "\n"
 
 

@@ -193,7 +193,7 @@ def test_the_command(plan, tmp_path):
     assert "**undecided**" in text  # equal on every image
     header = (tmp_path / "reports" / "ci" / "claims.csv").read_text().splitlines()[0]
     assert header == (
-        "id,claim,source,published_verdict,published_numbers,our_verdict,our_numbers,artefacts"
+        "id,claim,source,published_verdict,published_numbers,our_verdict,our_numbers,artefacts,kind"
     )
 
 
@@ -222,4 +222,21 @@ def test_what_holds_in_part_is_counted_apart(small, tmp_path):
 def test_the_table_counts_verdicts(on_paper):
     text = markdown(on_paper.reset_index(), "a notice")
     assert "Ours: not measured" in text
-    assert text.count("\n| ") == len(on_paper) + 1
+    assert text.count("\n| ") == len(on_paper) + 2  # two tables, of claims and of controls
+
+
+def test_controls_are_judged_and_counted_by_themselves(small, tmp_path):
+    store(small, tmp_path, {"trades6": (0.9, 0.5), "at": (0.5, 0.5), "fat": (0.5, 0.5)})
+    content = claimed(BEST)
+    content["controls"] = [{**content["claims"][0], "id": "two", "source": "a control"}]
+    found = judge(small, parse(content, small), tmp_path, reports_of(small, tmp_path))
+    assert found.kind.tolist() == ["claim", "control"]
+    assert found.our_verdict.tolist() == ["holds", "holds"]
+    text = markdown(found, "a notice")
+    assert "Ours: holds 1.\n\nOurs are compared" in text
+    assert "Controls that the papers lack\n\nOurs: holds 1." in text
+    folder = tmp_path / "page"
+    folder.mkdir()
+    found.to_csv(folder / "claims.csv", index=False)
+    counts = on_page(small, folder)["counts"]
+    assert counts["our"]["holds"] == counts["control"]["holds"] == 1

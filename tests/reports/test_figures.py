@@ -402,3 +402,25 @@ def test_one_figure_by_name_without_torch_and_to_the_byte(built, grid, tmp_path)
 def test_a_figure_of_training_without_its_history(plan, tmp_path):
     with pytest.raises(UserError, match=r"found no run.json; train it first"):
         write_figure(plan, "extra_mixing", tmp_path, tmp_path)
+
+
+def test_agreement_counts_pairs_on_the_same_images(plan, monkeypatch):
+    artefact, labels = plan.artefact("extra_agreement"), np.zeros(60, int)
+    fails = {"at": slice(0, 30), "nt": slice(0, 0), "fat": slice(20, 40)}  # all others: none
+    read = {run: ({}, {"labels": {"digits": labels}}) for run in artefact.runs}
+    for cell in artefact.cells:
+        right = np.ones(60, bool)
+        right[fails.get(cell.method, slice(0, 0))] = False
+        own = {probe: record(right, labels) for probe in cell.formula.probes}
+        read[cell.runs[0]][0].update(own)
+    source = Source(artefact, plan, ROOT)
+    monkeypatch.setitem(source.__dict__, "records", read)
+    figure, drawn = KINDS["agreement"](source)
+    rows = len(artefact.rows)
+    assert len(drawn) == len(artefact.columns) * (rows + rows * (rows - 1) // 2)
+    pair = drawn.set_index(["column", "method", "other"]).loc["NAT", "at", "fat"]
+    assert pair.iloc[:5].tolist() == [10, 20, 10, 20, 10.0]  # by chance: 60 * 1/2 * 1/3
+    at, fat = [row.method for row in artefact.rows].index("at"), 3
+    assert artefact.rows[fat].method == "fat"
+    image = figure.axes[0].images[0].get_array()
+    assert (image[at, at], image[at, fat], image[fat, at]) == (50, 100 * 10 / 60, 50)

@@ -16,7 +16,7 @@ from harness.core.files import in_csv, write_whole
 from harness.evaluation.records import read_artefact
 from harness.evaluation.trust import write_checks
 from harness.grid.plan import Plan, reported
-from harness.reports.figures import classes, curves, embedding, images, points
+from harness.reports.figures import agreement, classes, curves, embedding, images, points
 from harness.reports.figures.source import Source
 from harness.reports.figures.style import STYLE, sign
 
@@ -26,6 +26,7 @@ KINDS: dict[str, Callable[[Source], tuple[Figure, pd.DataFrame]]] = {
     "sweep": points.draw_sweep,
     "radii": points.draw_radii,
     "classes": classes.draw,
+    "agreement": agreement.draw,
     "gallery": images.draw_gallery,
     "heatmaps": images.draw_heatmaps,
     "curves": curves.draw_curves,

@@ -75,7 +75,10 @@ def verdicts(plan: Plan, folder: Path) -> dict[str, Any] | None:
     for row in rows:
         names = re.split(r"[\s,;]+", row["artefacts"])
         row["artefacts"] = [name for name in names if name in plan.artefacts]
-    counts = {who: _counts(claims[f"{who}_verdict"]) for who in ("published", "our")}
+    controls = claims.get("kind", pd.Series("claim", claims.index)) == "control"
+    counts = {who: _counts(claims[~controls][f"{who}_verdict"]) for who in ("published", "our")}
+    if controls.any():
+        counts["control"] = _counts(claims[controls].our_verdict)
     return {"rows": rows, "counts": counts}
 
 
