@@ -66,10 +66,12 @@ def plan_of(run):
     """The plan that has a run. Reports of another scale, asked for by path, planned theirs already;
     only a job of a batch system, which is given nothing but the run, may have to look.
     """
-    for scale in [SCALE, *scales()]:
+    if run in RUNS:  # asked for each job
+        return RUNS[run]
+    for scale in scales():
+        plan(scale)
         if run in RUNS:
             return RUNS[run]
-        plan(scale)
     raise WorkflowError(
         f"expected a run that a scale plans, found {run!r}; "
         f"`generalist-bench plan --runs --scale {SCALE}` lists them."
@@ -93,7 +95,7 @@ def parts_of(run, fingerprint):
 @in_one_sentence
 def claim_files(scale):
     """What the claims are judged on: records, and the checks of the models behind them."""
-    from harness.papers.claims import read, runs  # pandas: only when needed
+    from harness.papers.claims import read, runs
 
     found = read(plan(scale))
     named = dict.fromkeys(name for claim in found for name in claim.artefacts)
@@ -104,10 +106,17 @@ def claim_files(scale):
     return [*map(str, sources), *records_of(scale, runs(plan(scale), found)), *checks]
 
 
+@lru_cache(maxsize=None)
 def processes(run):
     """How many processes train a run side by side; each gets the scale's threads."""
     plan = plan_of(run)
     return max(plan.runs[run].processes, plan.data_parallel(run))
+
+
+@lru_cache(maxsize=None)
+def evaluation_of(run):
+    """The spec of an evaluation, which all of its parts are given."""
+    return plan_of(run).evaluation_spec(run)
 
 
 def asks(job):
@@ -149,7 +158,7 @@ def entries_of(scale):
 @in_one_sentence
 def entry_files(scale):
     """What RobustBench's entries are made of."""
-    from harness.reports.robustbench import read  # pandas: only when needed
+    from harness.reports.robustbench import read
 
     read(
         plan(scale)

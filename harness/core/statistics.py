@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 _Z95 = 1.959963984540054
 
@@ -108,6 +107,13 @@ def _two_way(differences: np.ndarray) -> Difference:
         p = 1.0 if mean == 0 else 2.0 ** (1 - n)
         return Difference(mean, mean - 3 / n, mean + 3 / n, p)
     freedom = variance**2 / sum(term**2 / degrees for term, degrees in terms)
+    return student(mean, variance, freedom)
+
+
+def student(mean: float, variance: float, freedom: float) -> Difference:
+    """A mean of this variance, by Student's t."""
+    from scipy.special import stdtr, stdtrit  # here: planning names claims and judges none
+
     half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
     p = 2 * float(stdtr(freedom, -abs(mean) / math.sqrt(variance)))
     return Difference(mean, mean - half, mean + half, p)

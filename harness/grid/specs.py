@@ -8,13 +8,12 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from functools import cache, reduce
 from typing import Any
 
 from harness.core.config import merged, read_grid
 from harness.core.errors import UserError, expected
-from harness.core.paths import canonical, restored
+from harness.core.paths import canonical, field_names, restored
 from harness.data.sets import SETS
 from harness.grid.build import (
     DEFAULT_PRESET,
@@ -227,9 +226,10 @@ def write_spec(work: TrainRun | EvalRun) -> str:
 
 
 def _classes(value: Any) -> Iterator[type]:
-    if is_dataclass(value):
+    names = field_names(value.__class__)
+    if names is not None:
         yield type(value)
-        value = tuple(getattr(value, field.name) for field in fields(value))
+        value = tuple(getattr(value, name) for name in names)
     for part in value if isinstance(value, tuple) else ():
         yield from _classes(part)
 

@@ -6,15 +6,15 @@ If some comparisons of a claim have no numbers, the others decide, and the verdi
 statements that no paper makes; they are judged in the same way, and counted by themselves.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from harness.core.config import read_claims
 from harness.core.errors import expected, unknown
@@ -28,6 +28,9 @@ from harness.papers.printed import Printed
 from harness.papers.published import Papers
 from harness.papers.relations import Statement, tree
 from harness.papers.verdicts import LEVEL, Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Entry = Mapping[str, Any]  # of config/claims.yaml
 
@@ -139,6 +142,8 @@ def runs(plan: Plan, claims: list[Claim]) -> list[str]:
 
 def judge(plan: Plan, claims: list[Claim], results: Path, reports: Path) -> pd.DataFrame:
     """One row per claim: its verdicts on both sources, with the numbers."""
+    import pandas as pd  # here: the workflow asks only which records claims need
+
     printed = Printed(Papers.read().values, plan)
     numbers = [number for claim in claims for number in claim.accuracies]
     measured = Measured(plan, results, reports, numbers)

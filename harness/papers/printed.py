@@ -1,12 +1,18 @@
 """The papers' printed numbers as evidence. Torch-free."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 
 from harness.core.config import merged
 from harness.grid.plan import Plan
 from harness.papers.comparisons import Comparison, Evidence, MissingError, Number, Source
 from harness.papers.published import KEYS, NUMBERS, printed, printed_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Table = dict[tuple, float]  # by data set, network, method and column
 

@@ -15,12 +15,14 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from harness.core.config import ROOT
 from harness.grid.artefacts import Artefact
 from harness.grid.plan import Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PUBLISHED = ROOT / "reports" / "published"
 ROW = ["document", "artefact", "dataset", "arch", "method"]
@@ -50,6 +52,8 @@ class Papers:
 
     @classmethod
     def read(cls) -> Papers:
+        import pandas as pd  # here: planning names claims and reads no number
+
         statements = pd.read_csv(PUBLISHED / "statements.csv", dtype=str, keep_default_na=False)
         each = statements.assign(document=statements.document.str.split(";"))
         each = each.explode("document", ignore_index=True)
@@ -116,6 +120,8 @@ def printed(
     `rows` names the printed row beside one of ours; several of ours may have the same one. A row that
     is not in it has the printed row of its own name. Of several tables the first with a number counts.
     """
+    import pandas as pd  # here, as above
+
     everything, found = pd.read_csv(PUBLISHED / "values.csv"), []
     for source in [sources] if isinstance(sources, str) else sources:
         own = printed_table(everything, source)

@@ -8,9 +8,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtr, chdtri, stdtr, stdtrit
 
-from harness.core.statistics import Difference, against
+from harness.core.statistics import Difference, against, student
 
 
 def welch_test(one: np.ndarray, other: np.ndarray) -> Difference:
@@ -27,9 +26,7 @@ def welch_test(one: np.ndarray, other: np.ndarray) -> Difference:
         n = min(one.shape[1], other.shape[1])
         return Difference(mean, mean - 3 / n, mean + 3 / n, 1.0 if mean == 0 else 2.0 ** (1 - n))
     freedom = variance**2 / sum(spread**2 / degrees for spread, degrees in spreads)
-    half = float(stdtrit(freedom, 0.975)) * math.sqrt(variance)
-    p = 2 * float(stdtr(freedom, -abs(mean) / math.sqrt(variance)))
-    return Difference(mean, mean - half, mean + half, p)
+    return student(mean, variance, freedom)
 
 
 def subset_test(values: np.ndarray, chosen: np.ndarray, threshold: float) -> Difference:
@@ -61,6 +58,8 @@ def deviation_test(values: np.ndarray, limit: float) -> Deviation:
     On few images two seeds differ although on all images they would not. So the variance of their
     means is tested against limit^2 plus the variance within an image over the number of images.
     """
+    from scipy.special import chdtr, chdtri  # here, as in statistics.py
+
     values = np.asarray(values, float)
     degrees, n = len(values) - 1, values.shape[1]
     total = float(values.mean(axis=1).var(ddof=1))

@@ -1,10 +1,11 @@
 """The cells of a table: numbers with intervals, paired tests, failed checks, published numbers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from harness.core.statistics import interval, paired
 from harness.data.sources import GENERATED, PART
@@ -14,6 +15,9 @@ from harness.grid.artefacts import Artefact, Cell
 from harness.grid.plan import Plan
 from harness.papers.published import KEYS, published
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Images = dict[tuple[str, ...], np.ndarray]  # data set, network, column, method -> by image
 _PLACE = ["dataset", "network", "column"]  # whose methods are compared
 
@@ -22,6 +26,8 @@ def cells(
     artefact: Artefact, read: Mapping[str, Records], checks: Mapping[str, Sequence[Check]], plan: Plan
 ) -> pd.DataFrame:
     """One row per cell. With several seeds: their mean, their deviation, an interval over both."""
+    import pandas as pd  # here: planning asks this room for names only
+
     images: Images = {}
     rows = []
     for cell in artefact.cells:

@@ -1,7 +1,7 @@
 """A run that trains one model, and what it is made of: recipe, selection, watch."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from harness.attacks.attack import ORDERS, Threat
 from harness.attacks.pgd import PGD
 from harness.core.errors import expected, unknown
-from harness.core.paths import fingerprint
+from harness.core.paths import field_names, fingerprint
 from harness.machine.device import Arithmetic
 from harness.training.contracts import Method
 
@@ -140,12 +140,13 @@ class TrainRun:
 
 def components(method: Any) -> Iterator[Any]:
     """A method and all dataclasses inside it: its learners, losses, threats, ..."""
+    names = field_names(method.__class__)
     if isinstance(method, tuple):
         for own in method:
             yield from components(own)
-    elif is_dataclass(method):
+    elif names is not None:
         yield method
-        yield from components(tuple(getattr(method, f.name) for f in fields(method)))
+        yield from components(tuple(getattr(method, name) for name in names))
 
 
 def indivisible(run: TrainRun) -> list[str]:

@@ -19,7 +19,7 @@ rule evaluate:
     params:
         python=PYTHON,
         device=DEVICE,
-        spec=lambda wildcards: plan_of(wildcards.run).evaluation_spec(wildcards.run),
+        spec=lambda wildcards: evaluation_of(wildcards.run),
         part=[],
     shell:
         # `exec`: a signal of the batch system's must not end a shell before the job has answered it.
