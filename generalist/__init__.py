@@ -2,5 +2,6 @@
 
 from baselines import METHODS as BASELINES
 from generalist.generalist import Generalist
+from harness.training.averaged import Averaged
 
-METHODS: dict[str, type] = {**BASELINES, "generalist": Generalist}
+METHODS: dict[str, type] = {**BASELINES, "averaged": Averaged, "generalist": Generalist}

@@ -131,8 +131,8 @@ class Builder:
             return None
         if typing.get_origin(hint) is tuple:
             return self._tuple(typing.get_args(hint), value, where, preset)
-        named = {Threat: self.threat, Optim: self.optim, Single: self._learner}
-        if hint in named and not isinstance(value, hint):
+        named = {Threat: self.threat, Optim: self.optim, Single: self._learner, Method: self._method}
+        if hint in named and (hint is Method or not isinstance(value, hint)):
             return named[hint](value, where, preset)
         if is_dataclass(hint) and not isinstance(value, typing.cast(type, hint)):
             return self._filled(typing.cast(type, hint), fields_at(value, where), where, preset)
@@ -166,19 +166,26 @@ class Builder:
         return self._filled(Optim, entry, where, preset)
 
     def _learner(self, value: Any, where: str, preset: str) -> Single:
-        """A base learner: a grid method's slug, or {learner: slug, <fields to change>}."""
+        """A base learner: a method that is run by a Single."""
+        if isinstance(method := self._method(value, where, preset), Single):
+            return method
+        raise expected(f"a one-objective method at {where}", method.slug, "use nt, at, trades1, ...")
+
+    def _method(self, value: Any, where: str, preset: str) -> Method:
+        """A method inside another: a grid method's slug, or {learner: slug, <fields to change>}."""
         value = {"learner": value} if isinstance(value, str) else fields_at(value, where)
         if "learner" not in value:
             raise expected(f"a learner's name at {where}", repr(value), "write {learner: at, ...}")
-        slug = value.pop("learner")
-        base = self.entry(slug)
-        if hasattr(look_up("method class", base["method"], self.methods, where), "start"):
-            raise expected(f"a one-objective method at {where}", slug, "use nt, at, trades1, ...")
+        base = self.entry(value.pop("learner"))
+        inside = _hints(look_up("method class", base["method"], self.methods, where)).values()
+        if Method in inside or tuple[Single, ...] in inside:
+            found, remedy = f"one of class {base['method']}", "use nt, at, trades1, ..."
+            raise expected(f"a one-objective method at {where}", found, remedy)
         if isinstance(value.get("optim"), Mapping):  # {lr: ...} means: this learner's, but lr
             own = base.get("optim", "robust")
             own = {"like": own} if isinstance(own, str) else own
             value["optim"] = merged(own, value["optim"])
-        return typing.cast(Single, self.build({"preset": preset, **base, **value}, where))
+        return self.build({"preset": preset, **base, **value}, where)
 
 
 def _threat(norm: str, eps: Fraction, step: Fraction, steps: int) -> Threat:

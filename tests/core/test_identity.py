@@ -64,7 +64,8 @@ def test_a_hyper_parameter_changes_exactly_its_runs():
     edited = json.loads(json.dumps(before.grid))
     edited["methods"]["trades6"]["beta"] = 5
     after = Plan(edited, before.scale, "smoke")
-    assert {r.split("-")[2] for r in before.runs.keys() ^ after.runs.keys()} == {"trades6", "trades5"}
+    changed = {run.split("-")[2] for run in before.runs.keys() ^ after.runs.keys()}
+    assert changed == {"trades6", "trades5", "trades6_averaged", "trades5_averaged"}
 
 
 def test_a_scale_is_not_part_of_identity(plan):
