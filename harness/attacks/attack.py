@@ -29,16 +29,30 @@ ORDERS = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}
 
 @dataclass(frozen=True)
 class Threat:
-    """The adversary of a training: ball, step size, number of steps."""
+    """The adversary of a training: ball, step size, number of steps.
+
+    Radius and step grow from 0 to these sizes over a share of the run, if it has a `warmup`.
+    """
 
     ball: Ball
     step: Fraction
     steps: int
+    warmup: Fraction | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise expected("at least one attack step", f"steps = {self.steps}", "write steps: 10")
         check_size(self.ball.norm, "step", self.step)
+        if self.warmup is not None and not 0 < self.warmup <= 1:
+            found = f"warmup = {self.warmup}"
+            raise expected("a warm-up as a share of the epochs, above 0", found, "write warmup: 20/120")
+
+    def at(self, progress: Fraction) -> Threat:
+        """The adversary at the end of this share of the run."""
+        if self.warmup is None or progress >= self.warmup:
+            return self
+        share = progress / self.warmup
+        return Threat(Ball(self.norm, share * self.ball.eps), share * self.step, self.steps)
 
     @property
     def norm(self) -> str:

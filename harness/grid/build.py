@@ -188,8 +188,10 @@ class Builder:
         return self.build({"preset": preset, **base, **value}, where)
 
 
-def _threat(norm: str, eps: Fraction, step: Fraction, steps: int) -> Threat:
-    return Threat(Ball(norm, eps), step, steps)
+def _threat(
+    norm: str, eps: Fraction, step: Fraction, steps: int, warmup: Fraction | None = None
+) -> Threat:
+    return Threat(Ball(norm, eps), step, steps, warmup)
 
 
 def _without_none(hint: Any, value: Any) -> Any:

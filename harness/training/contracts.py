@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
 from harness.core.errors import expected
+from harness.core.paths import field_names
 from harness.machine.device import Arithmetic, torch
 
 
@@ -117,3 +118,14 @@ class Method(Protocol):
     def slug(self) -> str: ...
 
     def start(self, lab: Lab) -> Training: ...
+
+
+def components(method: Any) -> Iterator[Any]:
+    """A method and all dataclasses inside it: its learners, losses, threats, ..."""
+    names = field_names(method.__class__)
+    if isinstance(method, tuple):
+        for own in method:
+            yield from components(own)
+    elif names is not None:
+        yield method
+        yield from components(tuple(getattr(method, name) for name in names))

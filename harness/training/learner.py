@@ -8,14 +8,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from harness.attacks.attack import Threat
 from harness.core.errors import expected, unknown
+from harness.core.paths import field_names
 from harness.machine import distributed
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock, Lab, Objective, within
+from harness.training.contracts import Batch, Clock, Lab, Objective, components, within
 from harness.training.weights import mix_into
 
 SHAPES = ("linear", "step", "cosine")
@@ -141,6 +143,7 @@ class Learner:
         self.optimizer = single.optim.start(self.model)
         self.generator = lab.generator(role)
         self.averaged = copy.deepcopy(self.model) if single.average else None
+        self.grows = bool(growing(single.objective))
 
     def step(
         self,
@@ -152,7 +155,10 @@ class Learner:
         """One update; a method may pass its own learning rate or loss."""
         lr = self.single.optim.lr_at(clock) if lr is None else lr
         self.model.train()
-        loss = (objective or self.single.objective)(self.model, batch, clock, self.generator)
+        if objective is None:
+            own = self.single.objective
+            objective = grown(own, clock) if self.grows else own
+        loss = objective(self.model, batch, clock, self.generator)
         value = finite(loss, clock, self.single.slug)
         self.optimizer.zero_grad(set_to_none=True)
         with distributed.bucketed(self.model.parameters()):
@@ -188,6 +194,24 @@ class Learner:
         self.generator.set_state(state["generator"].cpu())
         if self.averaged is not None:
             self.averaged.load_state_dict(state["averaged"])
+
+
+def growing(method: Any) -> list[Threat]:
+    """Its threats whose radius grows."""
+    return [part for part in components(method) if isinstance(part, Threat) and part.warmup]
+
+
+def grown(part: Any, clock: Clock) -> Any:
+    """A part of a method with its threats as they are in `clock`'s step."""
+    if isinstance(part, Threat):
+        return part.at(Fraction(clock.steps_done + 1, clock.steps_in_all))
+    if isinstance(part, tuple):
+        return tuple(grown(own, clock) for own in part)
+    if is_dataclass(part) and not isinstance(part, type):
+        return replace(
+            part, **{own.name: grown(getattr(part, own.name), clock) for own in fields(part)}
+        )
+    return part
 
 
 def finite(loss: torch.Tensor, clock: Clock, slug: str) -> float:

@@ -1,6 +1,5 @@
 """A run that trains one model, and what it is made of: recipe, selection, watch."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -10,9 +9,10 @@ from typing import Any, ClassVar
 from harness.attacks.attack import ORDERS, Threat
 from harness.attacks.pgd import PGD
 from harness.core.errors import expected, unknown
-from harness.core.paths import field_names, fingerprint
+from harness.core.paths import fingerprint
 from harness.machine.device import Arithmetic
-from harness.training.contracts import Method
+from harness.training.contracts import Method, components
+from harness.training.learner import Single, growing
 
 SELECTIONS = ("last", "validation", "paper-test")
 
@@ -126,6 +126,10 @@ class TrainRun:
         if len(self.parents) not in counts:
             what = f"{' or '.join(map(str, counts))} parents of {self.method.slug}"
             raise expected(what, len(self.parents), "write parents: [at, at_l2] for two")
+        singles = [part for part in components(self.method) if isinstance(part, Single)]
+        if len(growing(self.method)) > sum(len(growing(single.objective)) for single in singles):
+            what = f"a radius that does not grow for {self.method.slug}, which owns its update"
+            raise expected(what, "a threat with a warmup", "name another threat")
 
     @cached_property
     def id(self) -> str:
@@ -136,17 +140,6 @@ class TrainRun:
     def processes(self) -> int:
         """How many processes its method starts; most need one."""
         return getattr(self.method, "processes", 1)
-
-
-def components(method: Any) -> Iterator[Any]:
-    """A method and all dataclasses inside it: its learners, losses, threats, ..."""
-    names = field_names(method.__class__)
-    if isinstance(method, tuple):
-        for own in method:
-            yield from components(own)
-    elif names is not None:
-        yield method
-        yield from components(tuple(getattr(method, name) for name in names))
 
 
 def indivisible(run: TrainRun) -> list[str]:

@@ -1,14 +1,19 @@
+import dataclasses
 from fractions import Fraction
 
 import pytest
 import torch
-from conftest import clocks, weights
+from conftest import LINF, clocks, run_of, weights
 
+from baselines.at import AT
 from baselines.nt import NT
+from baselines.trades import TRADES
+from harness.attacks.attack import Threat
+from harness.attacks.balls import Ball
 from harness.core.errors import UserError
 from harness.models.networks import new_model
 from harness.training.contracts import Batch, Clock
-from harness.training.learner import Average, Optim, Schedule, Single
+from harness.training.learner import Average, Optim, Schedule, Single, grown
 from harness.training.weights import copy_into, mix_into
 
 OPTIM = Optim(lr=0.05, weight_decay=5e-4)
@@ -113,3 +118,43 @@ def test_a_loss_that_is_not_finite_stops_the_run(lab, batch, clock):
     poisoned = Batch(batch.x * float("nan"), batch.y, batch.index)
     with pytest.raises(UserError, match="found nan for nt at epoch 1, step 1"):
         learner.step(poisoned, clock)
+
+
+def trained_against(threat, lab, batch, clock):
+    learner = Single(AT(threat), Optim(0.1, 0.0)).start(lab)
+    learner.step(batch, clock)
+    return torch.cat([p.detach().flatten() for p in learner.model.parameters()])
+
+
+@pytest.mark.parametrize("learner", [AT, TRADES])
+def test_a_radius_grows_in_step_with_the_run(learner):
+    growing = dataclasses.replace(LINF, warmup=Fraction(1, 2))
+    sizes = [
+        grown(
+            learner(growing, 6.0) if learner is TRADES else learner(growing), Clock(epoch, 1, 4, 2)
+        ).threat
+        for epoch in range(4)
+    ]
+    assert [threat.ball.eps / LINF.ball.eps for threat in sizes] == [Fraction(1, 2), 1, 1, 1]
+    assert [threat.step / LINF.step for threat in sizes] == [Fraction(1, 2), 1, 1, 1]
+
+
+def test_a_learner_meets_the_radius_of_its_step(lab, batch):
+    growing = dataclasses.replace(LINF, warmup=Fraction(1, 2))
+    half = Threat(Ball("linf", LINF.ball.eps / 2), LINF.step / 2, LINF.steps)
+    early, late = Clock(0, 1, 4, 2), Clock(3, 0, 4, 2)
+    met = {
+        (t, clock): trained_against(t, lab, batch, clock)
+        for t in (growing, half, LINF)
+        for clock in (early, late)
+    }
+    assert torch.equal(met[growing, early], met[half, early])
+    assert torch.equal(met[growing, late], met[LINF, late])
+    assert not torch.equal(met[growing, early], met[LINF, early])
+
+
+def test_a_method_that_owns_its_update_has_no_growing_radius(plan):
+    run = run_of(plan, "agr")
+    threat = dataclasses.replace(run.method.threat, warmup=Fraction(1, 6))
+    with pytest.raises(UserError, match="a radius that does not grow for agr"):
+        dataclasses.replace(run, method=dataclasses.replace(run.method, threat=threat))
