@@ -207,10 +207,8 @@ def grown(part: Any, clock: Clock) -> Any:
         return part.at(Fraction(clock.steps_done + 1, clock.steps_in_all))
     if isinstance(part, tuple):
         return tuple(grown(own, clock) for own in part)
-    if is_dataclass(part) and not isinstance(part, type):
-        return replace(
-            part, **{own.name: grown(getattr(part, own.name), clock) for own in fields(part)}
-        )
+    if names := field_names(part.__class__):
+        return replace(part, **{name: grown(getattr(part, name), clock) for name in names})
     return part
 
 
