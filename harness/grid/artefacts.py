@@ -117,6 +117,7 @@ KINDS = {
     "table": Kind(),
     "scatter": Kind(columns=(2, 2)),
     "points": Kind(),
+    "front": Kind(columns=(2, 2), shows=_by_image),
     "sweep": Kind(crossed=True),
     "radii": Kind(shows=_has_radius),
     "classes": Kind(shows=_by_image),

@@ -105,6 +105,7 @@ class Column:
     balls: tuple[Ball, ...] = ()  # that its attacks live in
     promised: int | None = None  # the steps that the name of a PGD column says
     lower_is_better: bool = False
+    times: float = 1  # a factor on its threat's radius and step
 
     @property
     def norms(self) -> set[str]:
@@ -205,7 +206,8 @@ class Columns:
         stages = probe.attack.stages if probe.attack else ()
         balls = dict.fromkeys(ball for stage in stages for ball in stage.balls)
         promised = self.column(name)["steps"] if entry["attack"] == "pgd" else None
-        return Column(name, formula, probes, entry["attack"], tuple(balls), promised)
+        times = {"times": entry.get("times", 1)}
+        return Column(name, formula, probes, entry["attack"], tuple(balls), promised, **times)
 
     def attacks(self, dataset: str, protocol: str, autoattack: str | None) -> tuple[Column, ...]:
         """Every column that is one attack, or none; some are two names of one record."""

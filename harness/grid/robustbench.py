@@ -14,7 +14,13 @@ def _file_name(name: str) -> str:
     return name if plain == name else f"{plain}-{fingerprint(name)}"
 
 
-ROBUSTBENCH = {"linf": "Linf", "l2": "L2"}  # norm -> RobustBench's name
+ROBUSTBENCH = {"linf": "Linf", "l2": "L2"}  # norm -> RobustBench's name; it has no l_1
+
+
+def _fits(cell: Cell) -> bool:
+    """Is it AutoAttack in a norm of RobustBench, at the radius of its threat?"""
+    meaning = cell.meaning
+    return meaning.attack == "aa" and meaning.times == 1 and meaning.norms <= ROBUSTBENCH.keys()
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ def entries(artefacts: Mapping[str, Artefact]) -> dict[str, list[Entry]]:
         cells = [((cell.dataset, cell.network, cell.method), cell) for cell in artefact.cells]
         natural = {row: cell for row, cell in cells if cell.meaning.attack == "none"}
         for row, cell in cells:
-            if cell.meaning.attack != "aa" or row not in natural:
+            if not _fits(cell) or row not in natural:
                 continue
             norm = ROBUSTBENCH[cell.meaning.balls[0].norm]
             name = _file_name("_".join([*row, norm]).replace("@", "-"))

@@ -115,10 +115,10 @@ def _statements(entry: Entry, content: Entry, plan: Plan) -> Iterator[Statement]
     for place in places:
         artefact, dataset, _ = place.split("/")
         groups, rows = content["groups"], plan.rows_of(artefact)
-        names = {k: entry[k] for k in ("better", "methods", "peak") if k in entry}
+        names = {k: entry[k] for k in ("better", "methods", "peak", "front") if k in entry}
         named = {key: _methods(some, groups, rows) for key, some in names.items()}
         if "than" in entry:
-            own = named.get("better", [entry.get("only")])
+            own = named.get("better", named.get("front", [entry.get("only")]))
             others = [name for name in rows if name not in own]
             named["than"] = _methods(entry["than"], groups, others)
         classes = plan.grid["datasets"].get(dataset, {}).get("classes", ())

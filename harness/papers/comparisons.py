@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from harness.core.fronts import area
 from harness.core.statistics import Difference
 from harness.grid.plan import Plan
 
@@ -21,6 +24,8 @@ QUANTITIES: dict[str, Callable[[float, list[float]], float]] = {
     "lead": lambda own, rivals: own - max(rivals),
     "error cut": lambda own, rivals: 100 * (own - max(rivals)) / (100 - max(rivals)),
     "rank": lambda own, rivals: 1 + sum(number > own for number in rivals),
+    # Of a family of models, in two columns: all models' numbers, in percent.
+    "area": lambda own, rivals: 100 * area(np.reshape([own, *rivals], (-1, 2)) / 100),
 }
 
 
@@ -36,7 +41,7 @@ class Number:
     classes: tuple[str, ...] = ()  # only on images of these classes
     wrong_by: str = ""  # only on images that this method gets wrong
     quantity: str = "accuracy"
-    rivals: tuple[str, ...] = ()  # methods that a lead or a rank is measured against
+    rivals: tuple[str, ...] = ()  # methods that a lead or a rank is measured against, or of one front
 
     @property
     def row(self) -> tuple[str, str, str]:
@@ -44,6 +49,8 @@ class Number:
 
     @property
     def column(self) -> str:
+        if self.quantity == "area":
+            return f"area of the front of {' and '.join(self.columns)}"
         name = self.columns[0] if len(self.columns) == 1 else f"mean of {', '.join(self.columns)}"
         return f"deviation of {name} over seeds" if self.quantity == "deviation" else name
 
@@ -52,7 +59,8 @@ class Number:
         """The accuracies on all images that it is computed from; the method's own is the first."""
         methods = [name for name in (self.method, *self.rivals, self.wrong_by) if name]
         place = (self.artefact, self.dataset, self.network)
-        return [Number(*place, method, self.columns) for method in methods]
+        each = [(one,) for one in self.columns] if self.quantity == "area" else [self.columns]
+        return [Number(*place, method, columns) for method in methods for columns in each]
 
     def computed(self, accuracies: list[float]) -> float:
         """The quantity, from the numbers of its `accuracies`."""
@@ -148,6 +156,9 @@ class Source:
 
     def subject(self, number: Number) -> str:
         """Which method a number is of, and on which images if not on all."""
+        if number.quantity == "area":
+            base, models = number.method.partition("~")[0], 1 + len(number.rivals)
+            return f"{self._label(base)} ({models} models)"
         text = self.label(number.method)
         text += f" minus {self.label(number.rivals[0])}" if number.quantity == "lead" else ""
         text += f" on {', '.join(number.classes)}" if number.classes else ""

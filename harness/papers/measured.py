@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.core import paths
+from harness.core.fronts import area, bootstrap, resampled
 from harness.core.statistics import Difference, paired
 from harness.evaluation.records import read_evaluation, value
 from harness.evaluation.trust import checks_path, read_checks
@@ -68,6 +69,8 @@ class Measured(Source):
             return self._trainings(comparison)
         if one.quantity == "deviation":
             return self._deviation(comparison)
+        if one.quantity == "area":
+            return self._areas(comparison)
         decidable = one.quantity == "accuracy" or (one.quantity == "lead" and len(one.rivals) == 1)
         if relation == "equal" or not decidable:
             raise MissingError("our records have no test for", f"{one.quantity} {relation}")
@@ -135,6 +138,17 @@ class Measured(Source):
         note = f", {len(values)} seeds, found {found.total:.2f} of which {values.shape[1]} images "
         note += f"explain {found.of_images:.2f}"
         return self.describe(comparison, Evidence(found.of_seeds, limit, note, found.test))
+
+    def _areas(self, comparison: Comparison) -> Evidence:
+        """Two fronts, on the same resampled images."""
+        fronts = [number for number in (comparison.one, comparison.other) if isinstance(number, Number)]
+        means = [np.array([self._values_of(own).mean(axis=0) for own in n.accuracies]) for n in fronts]
+        drawn = np.split(resampled(np.concatenate(means)), [len(means[0])], axis=1)
+        one, other = (area(own.mean(axis=1).reshape(-1, 2)) for own in means)
+        often = [np.array([area(own.reshape(-1, 2)) for own in each]) for each in drawn]
+        test = bootstrap(100 * (one - other), 100 * (often[0] - often[1]))
+        note = f", n = {means[0].shape[1]}, bootstrap over images"
+        return self.describe(comparison, Evidence(100 * one, 100 * other, note, test))
 
     def doubts(self, numbers: Iterable[Number]) -> str:
         """Which of these numbers a failed trust check touches."""

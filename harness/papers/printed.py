@@ -47,10 +47,10 @@ class Printed(Source):
         found = table["published_std" if deviation else "published"]
         means = []
         for part in number.accuracies:
-            if any((*part.row, column) not in found for column in number.columns):
+            if any((*part.row, column) not in found for column in part.columns):
                 reason = f"{number.artefact} in values.csv has no{' deviation of' * deviation}"
                 raise MissingError(reason, part.absent(found))
-            means.append(float(np.mean([found[*part.row, column] for column in number.columns])))
+            means.append(float(np.mean([found[*part.row, column] for column in part.columns])))
         return number.computed(means)
 
     def _read(self, artefact: str) -> dict[str, Table]:

@@ -28,7 +28,7 @@ class Statement:
     @property
     def methods(self) -> list[str]:
         """All that it names; what is harder than something are classes."""
-        keys = ["better", "order", "peak", "methods", "only", "where_wrong"]
+        keys = ["better", "order", "peak", "front", "methods", "only", "where_wrong"]
         keys += [] if "harder" in self.entry else ["than"]
         return _flat(self.entry[key] for key in keys if key in self.entry)
 
@@ -128,6 +128,16 @@ def _only(statement: Statement) -> Tree:
     return Every((*each(statement.entry["only"], "above"), *others))
 
 
+def _front(statement: Statement) -> Tree:
+    """The area under one family's front against that of another, in two columns."""
+    entry = statement.entry
+    one, other = (
+        statement.number(first, entry["columns"], quantity="area", rivals=tuple(rest))
+        for first, *rest in (entry["front"], entry["than"])
+    )
+    return Comparison(one, other, statement.side)
+
+
 # The key of an entry -> its comparisons in one column.
 RELATIONS: dict[str, Callable[[Statement, Any], list[Tree]]] = {
     **dict.fromkeys(("better", "order"), _better),
@@ -140,6 +150,8 @@ RELATIONS: dict[str, Callable[[Statement, Any], list[Tree]]] = {
 def tree(statement: Statement) -> Tree:
     if "only" in statement.entry:
         return _only(statement)
+    if "front" in statement.entry:
+        return _front(statement)
     (relation,) = (RELATIONS[name] for name in RELATIONS if name in statement.entry)
     parts = [part for column in statement.entry["columns"] for part in relation(statement, column)]
     return Some(tuple(parts)) if statement.entry.get("any") else Every(tuple(parts))

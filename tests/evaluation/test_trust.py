@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 from conftest import L2, LINF
 
+from harness.attacks.balls import Ball
 from harness.core.statistics import mcnemar
 from harness.data import load
 from harness.evaluation.probing import gradients, inspect
@@ -18,7 +20,7 @@ from harness.models.networks import new_model
 from harness.training.batches import unit
 
 PLAN = Plan.read("ci")
-BALLS = {"linf": LINF.ball, "l2": L2.ball}
+BALLS = {"linf": LINF.ball, "l2": L2.ball, "l1": Ball("l1", Fraction(2))}
 
 
 @pytest.fixture(scope="module")

@@ -54,6 +54,12 @@ PRINTED = [
 ]
 MEASURED = [{"harder": ["cat"], "than": ["dog"], "methods": ["at"]}]
 MEASURED += [{"deviation_below": 0.5, "methods": ["at"]}]
+# Fronts in natural and PGD20 accuracy: that of `trades6` has all that the others have, and more.
+FRONTS = [
+    ({"front": ["trades6", "fat"], "than": ["at"], "columns": ["NAT", "PGD20"]}, True),
+    ({"front": ["at"], "than": ["trades6", "fat"], "columns": ["NAT", "PGD20"]}, False),
+    ({"front": ["trades6"], "than": ["trades6", "fat"], "columns": ["NAT", "PGD20"]}, None),
+]
 
 
 def stated(entry):
@@ -64,7 +70,7 @@ def stated(entry):
 def records(plan, tmp_path_factory):
     small, results = small_plan(plan), tmp_path_factory.mktemp("results")
     store(small, results, {method: (share, 0.1) for method, share in NATURAL.items()})
-    trees = [stated(entry) for entry, _ in CASES + PRINTED]
+    trees = [stated(entry) for entry, _ in CASES + PRINTED + FRONTS]
     numbers = [n for t in trees for c in comparisons(t) for n in c.accuracies]
     return Measured(small, results, reports_of(small, results), numbers)
 
@@ -73,6 +79,14 @@ def records(plan, tmp_path_factory):
 def test_a_relation_on_both_sources(entry, true, records):
     assert Verdict(stated(entry), printed(NATURAL)).true is true
     assert Verdict(stated(entry), records).true is true
+
+
+@pytest.mark.parametrize(("entry", "true"), FRONTS)
+def test_a_front_has_a_larger_area(entry, true, records):
+    found = Verdict(stated(entry), records)
+    assert found.true is true
+    assert "area of the front of NAT and PGD20, cifar10, resnet18: " in found.text("")
+    assert f"({len(entry['front'])} models) " in found.text("")
 
 
 @pytest.mark.parametrize(("entry", "true"), PRINTED)

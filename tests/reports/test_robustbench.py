@@ -208,3 +208,10 @@ def test_the_workflow_makes_entries_and_claims_from_records(small, tmp_path):
     assert "only_89_46" in (report / "claims.csv").read_text()
     assert (report / "claims.md").exists()
     assert len(list((report / "robustbench").glob("*.json"))) == len(entries(small.artefacts))
+
+
+def test_other_radii_and_l_1_are_no_entries(plan):
+    table = plan.artefact("extra_unseen")
+    found = entries({"extra_unseen": table})
+    assert {own.robust.column for some in found.values() for own in some} == {"AA_inf"}
+    assert {"AA_1", "AA_inf_x0.5"} <= {cell.column for cell in table.cells}
