@@ -115,6 +115,8 @@ def _statements(entry: Entry, content: Entry, plan: Plan) -> Iterator[Statement]
     for place in places:
         artefact, dataset, _ = place.split("/")
         groups, rows = content["groups"], plan.rows_of(artefact)
+        if "front" in entry and artefact in plan.artefacts:  # a front has the models that a scale has
+            rows = list(dict.fromkeys(row.method for row in plan.artefacts[artefact].rows))
         names = {k: entry[k] for k in ("better", "methods", "peak", "front") if k in entry}
         named = {key: _methods(some, groups, rows) for key, some in names.items()}
         if "than" in entry:
