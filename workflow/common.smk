@@ -14,7 +14,7 @@ from harness.grid.plan import Plan
 from harness.jobs.resources import Machine
 from harness.jobs.workplace import check_writable
 from harness.jobs.zygote import launch
-from harness.reports.manifest import CHANGED, CURRENT, NOW, Manifest, no_future
+from harness.reports.manifest import CHANGED, CURRENT, NOW, UNKNOWN, Manifest, no_future
 
 
 def in_one_sentence(function):
@@ -203,8 +203,19 @@ def reports_of(scale):
 
 @lru_cache
 def report_state(scale, report):
-    """What checksums say of a report: harness/reports/manifest.py."""
-    return manifest(scale).state(report, *reports_of(scale)[report])
+    """What checksums say of a report: harness/reports/manifest.py. If another report that it is made of
+    may be made again, only times can tell.
+    """
+    reports = reports_of(scale)
+    state, inputs = manifest(scale).state(report, *reports[report]), set(reports[report][0])
+    parts = [
+        name
+        for name, (_, files) in reports.items()
+        if name not in (report, "manifest") and inputs.intersection(files)
+    ]
+    if state == CURRENT and any(report_state(scale, part) != CURRENT for part in parts):
+        return UNKNOWN
+    return state
 
 
 @lru_cache

@@ -120,7 +120,8 @@ def test_a_clone_of_reports_and_records_has_nothing_to_do(built, grid, tmp_path)
     date_anew(clone)
     record = next((clone / "results" / "records").glob("*-nt-*.npz"))
     record.write_bytes(record.read_bytes() + b" ")
-    assert planned(snakemake("-n", cwd=clone, grid=grid))["table"] == 1
+    counts = planned(snakemake("-n", cwd=clone, grid=grid))
+    assert counts["table"] == counts["page"] == counts["manifest"] == 1
 
 
 @pytest.fixture
