@@ -4,6 +4,8 @@ from functools import lru_cache, wraps
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
+from snakemake_interface_executor_plugins.settings import ExecMode
 
 sys.path.insert(0, str(Path(workflow.basedir)))
 from harness.core import paths
@@ -11,7 +13,8 @@ from harness.core.config import CONFIG, ROOT, scales
 from harness.core.errors import UserError
 from harness.grid.robustbench import entries
 from harness.grid.plan import Plan
-from harness.jobs.resources import Machine
+from harness.jobs.follow import SECONDS, Job, follow
+from harness.jobs.resources import Machine, guess
 from harness.jobs.workplace import check_writable
 from harness.jobs.zygote import launch
 from harness.reports.manifest import CHANGED, CURRENT, NOW, UNKNOWN, Manifest, no_future
@@ -34,6 +37,9 @@ SCALE = str(config.get("scale", "smoke"))
 GRID = str(config.get("grid", CONFIG / "grid.yaml"))
 JOBS = config.get("jobs")  # that share an evaluation, if not as many as the scale says
 RESULTS = Path("results")
+# What a person sees of a build. A batch system's jobs are Snakemakes too, and nobody watches those.
+FOLLOWED = workflow.exec_mode == ExecMode.DEFAULT
+FOLLOWER = follow(logger, workflow.output_settings) if FOLLOWED else None
 # Where jobs have an environment of their own (--sdm conda, --sdm apptainer), `python` is that environment's,
 # and it takes harness/ from here. Otherwise jobs run in Snakemake's.
 DEPLOYED = bool(workflow.deployment_settings.deployment_method)
@@ -235,7 +241,24 @@ def current(scale, report):
     return [*inputs, NOW if state == CHANGED else ancient(NOW)]
 
 
+def expected(job):
+    """A job as a person wants to read of it: its rule, its model or artefact, how long it may take."""
+    known, rule = dict(job.wildcards_dict), job.rule.name
+    run = known.get("run")
+    if run is None:
+        name = next((known[key] for key in ("artefact", "set") if key in known), "")
+        return Job(rule, name, SECONDS)
+    joins = rule == "evaluate" and parts_of(run, known["hash"])
+    parts = int(known.get("parts", 1))
+    seconds = SECONDS if joins else guess(plan_of(run), rule, run, parts)
+    return Job(rule, run.rpartition("-")[0], seconds)
+
+
 onstart:
+    if FOLLOWER:
+        FOLLOWER.begin(
+            {job.jobid: expected(job) for job in workflow.dag.needrun_jobs()}
+        )
     no_future(RESULTS.glob("models/*/*"))
     no_future(RESULTS.glob("records/*.npz"))
     no_future(Path("reports", SCALE).rglob("*"))

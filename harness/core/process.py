@@ -107,7 +107,7 @@ class Progress:
         """Draw the line now, however long ago the last one was."""
         now = self.last = time.monotonic()
         rate = (done - self.first) / max(now - self.began, 1e-9)
-        left = _clock((self.total - done) / rate) if rate > 0 else "?"
+        left = clock((self.total - done) / rate) if rate > 0 else "?"
         line = f"{self.what}  {100 * done // self.total:3d} %  {left} left  {note}"
         if self.terminal:
             end = "\n" if done >= self.total else ""
@@ -116,7 +116,8 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """8:05, or 2:08:05."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

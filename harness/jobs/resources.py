@@ -58,6 +58,16 @@ def rate_of(run: TrainRun) -> Rate:
     return own or max(known.values(), key=lambda rate: rate.step.all_forward)
 
 
+def guess(plan: Plan, rule: str, run_id: str, parts: int = 1) -> float:
+    """Seconds that a core may need for a training, or for one of the `parts` of an evaluation."""
+    run = plan.run(run_id)
+    if rule == "train":
+        work = bill.of_training(run, rate_of(run))
+    else:
+        work = bill.of_evaluation(plan.evaluations[run_id].probes) * (1 / parts)
+    return 1 + work.at(network_of(run).price) / (1e12 * CORE_TFLOPS)
+
+
 @dataclass(frozen=True)
 class Request:
     minutes: int

@@ -237,6 +237,11 @@ def test_a_failed_job_shows_its_sentence_and_harms_nothing(built, grid, tmp_path
     failed = snakemake(ARTEFACT, cwd=folder, grid=grid)
     assert failed.returncode != 0
     assert "delete it to compute it again" in said(failed)
+    assert f"failed: table {ARTEFACT}, log: results/logs/table/ci-{ARTEFACT}.log" in failed.stderr
+    assert "0 of 2 jobs done, 1 failed" in failed.stderr
+    assert "Job stats" not in said(failed)
+    newest = max((folder / ".snakemake" / "log").glob("*.log"))
+    assert "Job stats" in newest.read_text()  # Snakemake's own lines
     assert all(path.read_bytes() == before for path, before in models.items())
 
 
