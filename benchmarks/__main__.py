@@ -28,6 +28,7 @@ PARTS = {
     "training": "Training steps",
     "parallel": "Learners side by side",
     "attacks": "PGD against other libraries",
+    "strangers": "AutoAttack on a network that is not ours",
     "columns": "An evaluation with every column",
     "scaling": "How training time grows",
     "memory": "Memory",

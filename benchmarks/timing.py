@@ -36,14 +36,19 @@ class Times:
         return statistics.median(one / other for one, other in pairs)
 
 
-def in_turn(contenders: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True) -> Times:
+def in_turn(
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    warm_up: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Times:
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + warm_up):
         for name, run in contenders.items():
-            began = time.perf_counter()
+            began = clock()
             run()
             if number >= warm_up:
-                seconds[name].append(time.perf_counter() - began)
+                seconds[name].append(clock() - began)
     return Times(seconds)
 
 

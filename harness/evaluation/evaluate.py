@@ -42,12 +42,17 @@ from harness.evaluation.records import (
 )
 from harness.grid.columns import EvalRun, Probe
 from harness.machine.device import enough_memory
+from harness.models.folding import foldable
+from harness.models.tracing import fold_unknown
 from harness.training.batches import on_device
 
 _LOWER = (
     "lower batch_size_of of its network, or batch_size, in `test` of the scale (config/scales), or "
     "--batch-size with --model"
 )
+
+
+_FOLDED_ON = 16  # images that compare a folded copy with its network
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,13 @@ class _Work:
     def sets(self) -> dict[str, Images]:
         names = dict.fromkeys(probe.dataset for probe in self.evaluation.probes)
         return {name: load(name, "test") for name in names}
+
+    def fold(self) -> str | None:
+        """Look for layers to fold in a network that names none; what was done goes into the records."""
+        if foldable(self.model):
+            return None
+        images = next(iter(self.sets.values())).take(slice(_FOLDED_ON))
+        return fold_unknown(self.model, on_device(images, self.device)[0])
 
     def earlier(self) -> tuple[dict[str, Record], Cost]:
         """Records of these weights and images in other record files of the run, and their cost."""
@@ -143,6 +155,7 @@ def evaluate_part(
 ) -> None:
     """Compute a part's batches; `evaluate` joins them with those of the other parts."""
     work = _Work(evaluation, model, weights, results, device)
+    work.fold()
     known, _ = work.earlier()
     missing = [probe for probe in evaluation.probes if probe.id not in known]
     write_part(results, evaluation, part, weights, sum(1 for _ in work.shards(missing, part)))
@@ -162,6 +175,7 @@ def evaluate(
     `trained` is what is known of the training and kept with the records.
     """
     work = _Work(evaluation, model, weights, results, device)
+    folding = work.fold()
     known, spent = work.earlier()
     shards: dict[str, list[Record]] = defaultdict(list)
     missing = [probe for probe in evaluation.probes if probe.id not in known]
@@ -181,6 +195,7 @@ def evaluate(
         **spent.as_json(),
         "trained": trained,
     }
+    about |= {"folding": folding} if folding else {}
     plain = {p.dataset: p.examples for p in evaluation.probes if "/" not in p.dataset}
     labels = {name: work.sets[name].y[:n].astype(np.int16) for name, n in plain.items()}
     records = {**known, **{name: joined(own) for name, own in shards.items()}}
