@@ -82,7 +82,7 @@ class Artefact:
     @property
     def suffixes(self) -> tuple[str, ...]:
         """The last one holds the checks of the models that are shown."""
-        views = (".md", ".tex") if self.kind == "table" else (".pdf", ".png")
+        views = (".md", ".tex") if self.kind == "table" else (".pdf", ".png", ".svg")
         return (".csv", *views, ".json")
 
 

@@ -3,6 +3,7 @@
 import argparse
 import copy
 import dataclasses
+import io
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -14,6 +15,7 @@ from harness.core.files import write_json
 from harness.evaluation.trust import Check
 from harness.grid.plan import Plan
 from harness.reports.external import write_report
+from harness.reports.figures.themed import themed
 from harness.reports.page.build import write_page
 from harness.reports.page.render import duration, span, symbols
 from harness.reports.page.runs import config_text
@@ -40,9 +42,10 @@ def add_figure(plan, reports, caption):
     drawn = {"name": FIGURE, "kind": "scatter", "caption": caption}
     figure = dataclasses.replace(plan.artefact(ARTEFACT), **drawn)
     plan.artefacts = {ARTEFACT: plan.artefact(ARTEFACT), FIGURE: figure}
-    path = reports / "ci" / "figures" / f"{FIGURE}.png"
+    path, drawn = reports / "ci" / "figures" / f"{FIGURE}.svg", io.BytesIO()
     path.parent.mkdir(parents=True)
-    plt.figure(figsize=(4, 3)).savefig(path, dpi=200)
+    plt.figure(figsize=(4, 3)).savefig(drawn, format="svg")
+    path.write_bytes(themed(drawn.getvalue()))
     write_json(path.with_suffix(".json"), {})
     plt.close("all")
 
@@ -152,7 +155,7 @@ def test_every_figure_is_visible(opened):
     )
     assert len(found) == 1
     for natural, width, alt, complete in found:
-        assert (natural, complete) == (800, True)
+        assert (natural, complete) == (384, True)  # 4 inches
         assert width > 300
         assert FIGURE in alt
     assert "What is drawn." in opened.value("document.querySelector('figcaption').innerText")
@@ -376,7 +379,7 @@ def test_a_figure_that_is_missing_is_said(built, grid, tmp_path):
     plan = Plan.read("ci", grid)
     write_table(plan, ARTEFACT, built / "results", tmp_path)
     add_figure(plan, tmp_path, "")
-    (tmp_path / "ci" / "figures" / f"{FIGURE}.png").unlink()
+    (tmp_path / "ci" / "figures" / f"{FIGURE}.svg").unlink()
     with pytest.raises(FileNotFoundError, match=FIGURE):
         write_page(plan, built / "results", tmp_path)
 

@@ -32,7 +32,14 @@ rule figure:
     input:
         lambda wildcards: current(wildcards.scale, wildcards.artefact),
     output:
-        multiext("reports/{scale}/figures/{artefact}", ".csv", ".pdf", ".png", ".json"),
+        multiext(
+            "reports/{scale}/figures/{artefact}",
+            ".csv",
+            ".pdf",
+            ".png",
+            ".svg",
+            ".json",
+        ),
     log:
         "results/logs/figure/{scale}-{artefact}.log",
     benchmark:

@@ -1,6 +1,7 @@
 """One figure: `generalist-bench figures --scale smoke --artefact plusplus_fig5`.
 
-PDF for print, PNG for the screen, and the CSV that is drawn; the same records give the same bytes.
+PDF for print, PNG for the screen, SVG for the page, and the CSV that is drawn; the same records give
+the same bytes.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from harness.grid.plan import Plan, reported
 from harness.reports.figures import agreement, classes, curves, embedding, fronts, images, points
 from harness.reports.figures.source import Source
 from harness.reports.figures.style import STYLE, sign
+from harness.reports.figures.themed import SETTINGS, themed
 
 KINDS: dict[str, Callable[[Source], tuple[Figure, pd.DataFrame]]] = {
     "scatter": points.draw_scatter,
@@ -40,20 +42,21 @@ def write_figure(plan: Plan, name: str, results: Path, reports: Path) -> None:
     artefact = plan.artefact(name)
     read = read_artefact(artefact, plan, results) if artefact.columns else {}
     source = Source(artefact, plan, results, read, write_checks(plan, artefact, read, reports))
-    with pyplot.rc_context(STYLE):
+    with pyplot.rc_context(STYLE | SETTINGS):
         figure, drawn = KINDS[source.artefact.kind](source)
         sign(figure, source, drawn)
         stem = reports / plan.name / "figures" / name
-        for suffix, metadata in ((".pdf", {"CreationDate": None}), (".png", {"Software": None})):
+        for suffix, stamp in ((".pdf", "CreationDate"), (".png", "Software"), (".svg", "Date")):
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix[1:], metadata=metadata)
-            write_whole(stem.with_suffix(suffix), buffer.getvalue())
+            figure.savefig(buffer, format=suffix[1:], metadata={stamp: None})
+            data = buffer.getvalue()
+            write_whole(stem.with_suffix(suffix), themed(data) if suffix == ".svg" else data)
         pyplot.close(figure)
     write_whole(stem.with_suffix(".csv"), in_csv(drawn))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Draw one figure as PDF and PNG, with its CSV.")
+    parser = argparse.ArgumentParser(description="Draw one figure as PDF, PNG and SVG, with its CSV.")
     parser.add_argument("--artefact", required=True)
     plan, options = reported(parser, "figures")
     write_figure(plan, options.artefact, options.results, options.reports)

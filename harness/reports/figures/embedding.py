@@ -5,7 +5,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from harness.reports.figures.source import Source
-from harness.reports.figures.style import MARKERS, PALETTE, panels, pretty
+from harness.reports.figures.style import MARKERS, panels, pretty
+from harness.reports.palette import PALETTE
 
 _PERPLEXITY = 30
 _ACROSS = 4

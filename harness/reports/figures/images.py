@@ -13,7 +13,8 @@ from harness.evaluation.records import Record, value
 from harness.grid.artefacts import Cell
 from harness.grid.columns import Formula
 from harness.reports.figures.source import Source
-from harness.reports.figures.style import PALETTE, pretty
+from harness.reports.figures.style import pretty
+from harness.reports.palette import PALETTE
 
 _SHOWN = 8
 _LINE = 0.19  # of an image's height, per answer under it

@@ -1,8 +1,7 @@
 """One look for all figures: legible in print and on a screen, and without colour vision.
 
-Colours are Okabe and Ito's eight (2008), told apart by people of every colour vision. A method keeps
-its colour, marker and dash in every figure: they follow its place in the grid's labels, so new methods
-go to the end of that list.
+No two methods share a colour (palette.py). A method keeps its colour, marker and dash in every figure:
+they follow its place in the grid's labels, so new methods go to the end of that list.
 """
 
 import re
@@ -18,8 +17,8 @@ from harness.core.files import one_line
 from harness.grid.plan import Plan
 from harness.reports.cells import budget
 from harness.reports.figures.source import Source
+from harness.reports.palette import PALETTE, colour, place_of
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C3B")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", ":", "-.")
 _STAR = {"marker": "*", "markersize": 8}  # what a reader looks for first, among twenty methods
@@ -61,17 +60,15 @@ def pretty(text: str) -> str:
 
 def look(plan: Plan, method: str) -> dict[str, Any]:
     """A method's own colour, marker and dash; `slug@preset` looks like its method. Ours are stars."""
-    known = list(plan.grid["labels"])
-    slug = method.partition("@")[0]
-    own = numbered(known.index(slug) if slug in known else len(known))
-    return own | (_STAR if slug.startswith(plan.grid["roles"]["ours"]) else {})
+    own = numbered(place_of(method, plan.grid["labels"]))
+    return own | (_STAR if method.startswith(plan.grid["roles"]["ours"]) else {})
 
 
 def numbered(place: int) -> dict[str, Any]:
     """The look of the n-th of a few series that are no methods."""
     lap = place // len(PALETTE)
     return {
-        "color": PALETTE[place % len(PALETTE)],
+        "color": colour(place),
         "marker": MARKERS[(place + lap) % len(MARKERS)],
         "linestyle": DASHES[lap % len(DASHES)],
     }

@@ -4,9 +4,9 @@ import base64
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
-from PIL import Image
 
 from harness.core.files import from_csv, one_line
 from harness.grid.artefacts import Artefact
@@ -50,18 +50,18 @@ def _read(path: Path) -> pd.DataFrame:
 
 def figures(plan: Plan, folder: Path) -> list[dict[str, Any]]:
     return [
-        {"artefact": artefact, **_picture(folder / "figures" / f"{artefact.name}.png")}
+        {"artefact": artefact, **_picture(folder / "figures" / f"{artefact.name}.svg")}
         for artefact in plan.artefacts.values()
         if artefact.kind != "table"
     ]
 
 
 def _picture(path: Path) -> dict[str, Any]:
-    """A PNG as a data URL, with its size, so that the layout does not move while the page opens."""
-    with Image.open(path) as image:
-        scale = _SCREEN_DPI / image.info.get("dpi", (_SCREEN_DPI,))[0]
-        width, height = (round(pixels * scale) for pixels in image.size)
-    source = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+    """An SVG as a data URL, with its size, so that the layout does not move while the page opens."""
+    data = path.read_bytes()
+    box = ElementTree.fromstring(data).attrib["viewBox"]
+    width, height = (round(float(points) * _SCREEN_DPI / 72) for points in box.split()[2:])
+    source = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"
     return {"width": width, "height": height, "source": source}
 
 
