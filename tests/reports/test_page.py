@@ -1,15 +1,17 @@
 """The page, in a real Chromium: no error, no network, sortable, reachable, readable, harmless."""
 
 import argparse
+import base64
 import copy
 import dataclasses
 import io
+import re
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from browser import Browser, chromium
-from conftest import ARTEFACT
+from conftest import ARTEFACT, METHODS
 
 from harness.core.files import write_json
 from harness.evaluation.trust import Check
@@ -17,9 +19,11 @@ from harness.grid.plan import Plan
 from harness.reports.external import write_report
 from harness.reports.figures.themed import themed
 from harness.reports.page.build import write_page
+from harness.reports.page.finding import Axis, said
 from harness.reports.page.render import duration, span, symbols
 from harness.reports.page.runs import config_text
 from harness.reports.page.sparklines import HEIGHT, WIDTH, charts
+from harness.reports.palette import DARK_PAPER
 from harness.reports.tables import write_table
 
 FIGURE = "extra_figure"
@@ -111,9 +115,14 @@ def test_says_what_was_built(opened):
     top = opened.value("document.querySelector('header').innerText")
     assert "8 models, 1 table, 1 figure." in top
     assert "stand-in data" in top
-    assert "training: 1297 images, embedded; test: embedded" in top
-    assert "3 epochs in batches of 64, on the first 256 training images" in top
-    assert "cores" in top
+    made = opened.value("document.querySelector('#provenance').textContent")
+    assert "training: 1297 images, embedded; test: embedded" in made
+    assert "3 epochs in batches of 64, on the first 256 training images" in made
+    assert "cores" in made
+    order = opened.value("[...document.querySelectorAll('main > [id]')].map(e => e.id)")
+    assert order == ["top", "chart", "tables", "verdicts", "figures", "made"]
+    folded = opened.value("[...document.querySelectorAll('#made > details')].map(d => d.open)")
+    assert folded == [False] * 3
     links = "[...document.querySelectorAll('.contents a')].map(a => a.getAttribute('href'))"
     assert {f"#{ARTEFACT}", f"#{FIGURE}", "../published/audit.md"} <= set(opened.value(links))
 
@@ -158,7 +167,7 @@ def test_every_figure_is_visible(opened):
         assert (natural, complete) == (384, True)  # 4 inches
         assert width > 300
         assert FIGURE in alt
-    assert "What is drawn." in opened.value("document.querySelector('figcaption').innerText")
+    assert "What is drawn." in opened.value("document.querySelector('#figures figcaption').innerText")
 
 
 def test_the_line_beneath_numbers_can_be_chosen(opened):
@@ -177,7 +186,7 @@ def test_the_line_beneath_numbers_can_be_chosen(opened):
 
 def test_tab_reaches_everything(opened):
     """Sort buttons, regions that scroll, one number per table, sections that open, links."""
-    opened.value("document.querySelectorAll('#checks details').forEach(d => { d.open = true; })")
+    opened.value("document.querySelectorAll('details').forEach(d => { d.open = !d.matches('.run'); })")
     opened.value("window.reached = new Set()")
     for _ in range(300):
         opened.press("Tab")
@@ -185,11 +194,11 @@ def test_tab_reaches_everything(opened):
         if opened.value("document.activeElement === document.body"):
             break
     missed = opened.value(
-        "[...document.querySelectorAll('th button, summary, .scroll, a, #find, td[tabindex=\"0\"]')]"
+        "[...document.querySelectorAll('button, summary, .scroll, a, [type=checkbox], #find, .point')]"
         ".filter(e => e.checkVisibility() && !reached.has(e)).map(e => e.outerHTML.slice(0, 90))"
     )
     assert missed == []
-    assert opened.value("[...reached].filter(e => e.matches('th button')).length") >= 12 + 4 + 4
+    assert opened.value("[...reached].filter(e => e.matches('th button')).length") >= 12 + 4
     assert opened.value("[...reached].filter(e => e.matches('td')).length") == 1
 
 
@@ -235,6 +244,7 @@ def test_a_run_shows_its_config_curves_and_checks(opened, page, grid):
 
 
 def test_runs_can_be_found(opened):
+    opened.click("#runs > summary")
     focus(opened, "#find")
     opened.type("TRADES")
     visible = "[...document.querySelectorAll('.run')].filter(r => !r.hidden).map(r => r.id)"
@@ -247,8 +257,145 @@ def test_verdicts(opened):
     text = opened.value("document.getElementById('verdicts').innerText")
     assert "On ours: 0 holds, 0 fails, 1 undecided" in text
     assert "late decay of γ is best" in text
-    links = "[...document.querySelectorAll('#verdicts tbody a')].map(a => a.getAttribute('href'))"
+    assert "50.1 against 48.3" not in text  # folded
+    opened.click(".claim summary")
+    assert "50.1 against 48.3" in opened.value("document.getElementById('verdicts').innerText")
+    links = "[...document.querySelectorAll('.claim a')].map(a => a.getAttribute('href'))"
     assert opened.value(links) == [f"#{ARTEFACT}"]
+    for word, seen in (("fails", False), ("undecided", True), ("holds", False), ("all", True)):
+        opened.click(f"#only-{word}")
+        assert opened.value("document.querySelector('.claim').checkVisibility()") == seen
+
+
+def test_the_finding_has_the_numbers_of_the_table(opened, page):
+    finding = opened.value("document.querySelector('.finding').innerText").split("\n\n")
+    assert len(finding) == 3
+    assert finding[0].startswith("Of 1 claim of the papers, on our numbers 1 is undecided; on the")
+    table = pd.read_csv(page.parent / "tables" / f"{ARTEFACT}.csv").set_index(["method", "column"])
+    ours = table.loc["generalist_d_nt_linf"]
+    for column in ("NAT", "AA"):
+        low, high = ours.low[column], ours.high[column]
+        assert f"{ours.ours[column]:.1f} % [{low:.1f}, {high:.1f}]" in finding[1]
+    assert f"printed are {ours.published['NAT']} and {ours.published['AA']}" in finding[1]
+    baselines = table.xs("AA", level="column").drop("generalist_d_nt_linf")
+    best = baselines.loc[baselines.ours.idxmax()]
+    assert f"The most robust baseline, {symbols(best.label)}, has" in finding[2]
+    assert f"{ours.ours['AA'] - best.ours:+.2f} points".replace("-", "−") in finding[2]
+
+
+def test_a_point_shows_its_interval_and_its_number_of_images(opened, page):
+    assert opened.value("document.querySelectorAll('.point').length") == len(METHODS)
+    assert opened.value("document.querySelectorAll('.joined').length") == len(METHODS)
+    fill = "getComputedStyle(p.querySelector('.filled')).fill"
+    fills = opened.value(f"[...document.querySelectorAll('.point')].map(p => {fill})")
+    assert len(set(fills)) == len(METHODS)
+    opened.point(f".point[data-method={METHODS[-1]}] .filled")
+    tip = "document.getElementById('tip').innerText"
+    assert opened.value(tip).startswith("Generalist-D (NT + ℓ∞)")
+    focus(opened, ".point[data-method=at]")
+    opened.point("h1")
+    row = pd.read_csv(page.parent / "tables" / f"{ARTEFACT}.csv").query("method == 'at'")
+    cell = row.set_index("column").loc["NAT"]
+    interval = f"NAT {cell.ours:.2f} [{cell.low:.2f}, {cell.high:.2f}], published {cell.published:.2f}"
+    assert interval in opened.value(tip)
+    assert f"n = {cell.n:.0f}" in opened.value(tip)
+    inside = opened.value("""(() => {
+      const area = document.querySelector('#chart svg').getBoundingClientRect();
+      return [...document.querySelectorAll('.filled, .hollow, .whiskers')].every(e => {
+        const box = e.getBoundingClientRect();
+        return box.left >= area.left && box.right <= area.right && box.top >= area.top;
+      });
+    })()""")
+    assert inside
+
+
+def test_chosen_methods_are_the_only_ones_everywhere(opened):
+    def seen():
+        visible = ".filter(e => !e.hidden && e.checkVisibility()).map(e => e.dataset.method)"
+        rows = opened.value(f"[...document.querySelectorAll('.numbers tbody tr')]{visible}")
+        points = opened.value(
+            "[...document.querySelectorAll('.point:not([hidden])')].map(e => e.dataset.method)"
+        )
+        return rows, points
+
+    assert seen() == (METHODS, METHODS)
+    opened.click("#chart .chip[data-label=at]")
+    assert seen() == (["at"], ["at"])
+    assert opened.value("document.getElementById('chosen').value") == "1 of 4"
+    opened.click(".filter summary")
+    opened.click(f".filter .chip[data-label={METHODS[-1]}]")
+    assert seen() == (["at", METHODS[-1]], ["at", METHODS[-1]])
+    opened.click("#all-methods")
+    assert seen() == (METHODS, METHODS)
+    assert opened.value("document.querySelectorAll('[name=method]:checked').length") == 0
+
+
+def test_rows_of_ours_stand_out(opened):
+    ours = "[...document.querySelectorAll('tr.ours')].map(r => r.dataset.method)"
+    assert opened.value(ours) == [METHODS[-1]]
+    colour = "getComputedStyle(document.querySelector('{}')).backgroundColor"
+    mine, other = (opened.value(colour.format(f"tr{own} td")) for own in (".ours", ":not(.ours)"))
+    assert mine != other
+
+
+@pytest.mark.parametrize(("place", "suffix"), [(1, ".tex"), (2, ".md")])
+def test_a_table_can_be_copied(opened, page, place, suffix):
+    opened.send("Browser.grantPermissions", permissions=["clipboardReadWrite"])
+    opened.click(f"#{ARTEFACT} button.copy:nth-of-type({place})")
+    opened.wait(f"document.querySelector('button.copy:nth-of-type({place})').textContent == 'Copied'")
+    text = (page.parent / "tables" / f"{ARTEFACT}{suffix}").read_text()
+    assert opened.value("navigator.clipboard.readText()") == text
+    assert opened.problems == []
+
+
+def test_headings_show_their_anchor(opened):
+    found = opened.value(
+        "[...document.querySelectorAll('main h2, article h3')].map(h =>"
+        " [h.firstElementChild.hash.slice(1), h.closest('[id]').id,"
+        "  getComputedStyle(h.firstElementChild, '::after').content])"
+    )
+    assert len(found) == 6
+    assert all(link == own and sign == '" #"' for link, own, sign in found)
+
+
+def test_on_a_phone_the_finding_comes_first_and_verdicts_are_cards(opened):
+    opened.resize(390, 844)
+    assert opened.value("document.querySelector('.finding').getBoundingClientRect().bottom") < 844
+    parts = "[...document.querySelectorAll('.claim summary > span')].map(s => s.offsetLeft)"
+    assert len(set(opened.value(parts))) == 1  # below each other
+
+
+def test_without_a_script_all_is_there(opened, page):
+    opened.value("document.documentElement.classList.remove('js')")
+    hidden = "[...document.querySelectorAll('.scripted')].every(e => !e.checkVisibility())"
+    assert opened.value(hidden)
+    assert opened.value("[...document.querySelectorAll('tr')].filter(r => r.hidden).length") == 0
+    text = page.read_text()
+    assert text.count("<title>") == 1 + len(METHODS)  # a point's numbers, without a script too
+
+
+def test_in_the_dark_a_figure_is_dark(opened):
+    corner = """(async () => {
+      const image = document.images[0], canvas = document.createElement('canvas');
+      await image.decode();
+      canvas.width = image.width; canvas.height = image.height;
+      canvas.getContext('2d').drawImage(image, 0, 0);
+      return [...canvas.getContext('2d').getImageData(3, 3, 1, 1).data].slice(0, 3);
+    })()"""
+    for scheme, paper in (("light", "#ffffff"), ("dark", DARK_PAPER)):
+        opened.media(prefers_color_scheme=scheme)
+        assert bytes(opened.value(f"await {corner}")) == bytes.fromhex(paper[1:])
+
+
+def test_print_keeps_a_title_with_its_figure(opened):
+    opened.media("print")
+    kept = "getComputedStyle(document.querySelector('#figures {}')).{}"
+    assert opened.value(kept.format("article", "breakInside")) == "avoid"
+    assert opened.value(kept.format("h3", "breakAfter")) == "avoid"
+    # or all that follows would have to stay together, and Chromium would give up
+    assert opened.value(kept.format("figcaption .about", "breakAfter")) == "auto"
+    printed = opened.send("Page.printToPDF", preferCSSPageSize=True)["data"]
+    assert len(re.findall(rb"/Type /Page\b", base64.b64decode(printed))) <= 5
 
 
 @pytest.mark.parametrize("width", [320, 768, 1280])
@@ -366,6 +513,20 @@ def test_config_is_readable():
         "method:\n  AT:\n    ball:\n      norm: linf\n      eps: 36/255\n"
         "    step: 0.14\n    c: 1/24\nknots: [[0, 1.0]]\n"
     )
+
+
+def test_verdicts_as_a_sentence():
+    counts = {"holds": 1, "fails": 13, "undecided": 0, "not measured": 22}
+    assert said(counts) == "1 holds, 13 fail and 22 are not measured"
+    assert said({"no number": 1}) == "1 has no number"
+    assert said({}) == ""
+
+
+def test_ticks_are_round_and_inside():
+    axis = Axis("AA", -1.2, 49.0, 400)
+    assert [value for value, _ in axis.ticks] == [0, 10, 20, 30, 40]
+    assert axis.place(-1.2) == 0
+    assert axis.place(49.0) == 400
 
 
 def test_words_for_readers():

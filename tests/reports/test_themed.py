@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -37,6 +38,9 @@ def test_each_colour_has_a_second_value_in_the_dark():
     light, dark = text.split("@media (prefers-color-scheme: dark)")
     assert "--cd55e00: #d55e00" in light
     assert "--cd55e00: #f97e37" in dark
+    named = set(re.findall(r"var\(--c(\w+)\)", text))
+    assert {"000000", "ffffff", "d55e00"} <= named
+    assert all(f"--c{name}: #" in theme for name in named for theme in (light, dark))
     assert "stroke: var(--cd55e00)" in light
     root = ElementTree.fromstring(text)
     assert "#d55e00" in [element.text for element in root.iter(f"{SVG}text")]  # a label stays

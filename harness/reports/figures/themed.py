@@ -47,7 +47,7 @@ def themed(svg: bytes) -> bytes:
     root.set("fill", _variable(_INK))
     sheet = Element(f"{_SVG}style")
     rules = [f".{name} {{ {style} }}" for style, name in classes.items()]
-    used = sorted({_INK, *re.findall(r"#[0-9a-f]{6}\b", "".join(classes))})
+    used = sorted({_INK, *re.findall(r"#[0-9a-f]{6}\b", " ".join(classes))})
     rules = [re.sub(r"#[0-9a-f]{6}\b", lambda found: _variable(found[0]), rule) for rule in rules]
     sheet.text = "\n".join([*_ALL, *rules, *_themes(used)])
     root.insert(0, sheet)

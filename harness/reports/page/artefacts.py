@@ -13,6 +13,7 @@ from harness.grid.artefacts import Artefact
 from harness.grid.plan import Plan
 from harness.papers.claims import tally
 from harness.reports.cells import deviation, unofficial
+from harness.reports.palette import place_of
 
 _SCREEN_DPI = 120  # a little larger than in print: screens are further away
 
@@ -22,9 +23,17 @@ def tables(plan: Plan, folder: Path) -> list[dict[str, Any]]:
     return [_table(plan, artefact, folder) for artefact in wanted if artefact.kind == "table"]
 
 
+def methods(plan: Plan, tables: list[dict[str, Any]]) -> dict[str, str]:
+    """Every method of any table, with its label, in the order of the grid's labels."""
+    rows = [row for table in tables for part in table["parts"] for row in part["rows"]]
+    found = {row["method"]: row["label"] for row in rows}
+    return {m: found[m] for m in sorted(found, key=lambda m: place_of(m, plan.grid["labels"]))}
+
+
 def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
     """One part per data set and network; None for a missing number."""
-    table = _read(folder / "tables" / f"{artefact.name}.csv")
+    stem, ours = folder / "tables" / artefact.name, plan.grid["roles"]["ours"]
+    table = _read(stem.with_suffix(".csv"))
     baselines = {slug: plan.label(slug) for slug in table.best_baseline.dropna().unique()}
     table["best_baseline"] = table.best_baseline.map(baselines)
     columns = {one_line(name): name for name in artefact.columns}  # as the CSV writes them
@@ -33,12 +42,20 @@ def _table(plan: Plan, artefact: Artefact, folder: Path) -> dict[str, Any]:
     parts = []
     for _, part in table.groupby(["dataset", "network"], sort=False):
         rows = [
-            {"label": one.iloc[0].label, "cells": one.set_index("column").to_dict("index")}
-            for _, one in part.groupby("method", sort=False)
+            {
+                "method": method,
+                "label": one.iloc[0].label,
+                "ours": method.startswith(ours),
+                "cells": one.set_index("column").to_dict("index"),
+            }
+            for method, one in part.groupby("method", sort=False)
         ]
         parts.append({"first": part.iloc[0].to_dict(), "rows": rows, "images": unofficial(part)})
     n = table.n.dropna().max()
-    return {"artefact": artefact, "parts": parts, "n": n, "deviation": deviation(table)}
+    views = {"LaTeX": ".tex", "Markdown": ".md"}
+    copies = {name: stem.with_suffix(suffix).read_text() for name, suffix in views.items()}
+    about = {"artefact": artefact, "parts": parts, "n": n, "deviation": deviation(table)}
+    return {**about, "copies": copies}
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -75,6 +92,8 @@ def verdicts(plan: Plan, folder: Path) -> dict[str, Any] | None:
     for row in rows:
         names = re.split(r"[\s,;]+", row["artefacts"])
         row["artefacts"] = [name for name in names if name in plan.artefacts]
+        row["word"] = row["our_verdict"].partition(" (")[0]
+        row.setdefault("kind", "claim")
     controls = claims.get("kind", pd.Series("claim", claims.index)) == "control"
     counts = {who: _counts(claims[~controls][f"{who}_verdict"]) for who in ("published", "our")}
     if controls.any():

@@ -12,7 +12,8 @@ from typing import Any
 from harness.core.files import write_whole
 from harness.core.process import provenance
 from harness.grid.plan import Plan, reported
-from harness.reports.page.artefacts import figures, tables, verdicts
+from harness.reports.page.artefacts import figures, methods, tables, verdicts
+from harness.reports.page.finding import trade_off
 from harness.reports.page.render import environment
 from harness.reports.page.runs import runs
 
@@ -57,10 +58,13 @@ def checks(trained: list[dict[str, Any]]) -> dict[str, Any]:
 
 def write_page(plan: Plan, results: Path, reports: Path) -> Path:
     folder, trained = reports / plan.name, runs(plan, results, reports)
+    numbers = tables(plan, folder)
     page = environment().get_template("index.html.j2")
     html = page.render(
         plan=plan,
-        tables=tables(plan, folder),
+        tables=numbers,
+        methods=methods(plan, numbers),
+        chart=trade_off(plan, numbers),
         figures=figures(plan, folder),
         verdicts=verdicts(plan, folder),
         images=images(plan, trained),

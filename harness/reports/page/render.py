@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jinja2
 
+from harness.reports.page.finding import said
 from harness.reports.page.sparklines import HEIGHT, WIDTH
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -49,6 +50,7 @@ def environment() -> jinja2.Environment:
     script = (TEMPLATES / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     made.filters |= {"symbols": symbols, "plural": plural, "span": span, "duration": duration}
+    made.filters["said"] = said
     made.globals |= {
         "style": (TEMPLATES / "page.css").read_text(),
         "script": script,

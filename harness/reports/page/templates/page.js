@@ -1,4 +1,5 @@
 "use strict";
+document.documentElement.classList.add("js");  // shows what needs a script
 
 // A heading sorts its table: numbers from the largest, words from A; the third click restores the order.
 function sort(heading) {
@@ -23,7 +24,14 @@ function sort(heading) {
   body.append(...rows);
 }
 
-// One tooltip for all numbers: hovering shows it, focus keeps it open so that its links can be reached.
+// One tooltip for all numbers and points: hovering shows it, focus keeps it open so that its links can be
+// reached. Without a script a point has the browser's own.
+for (const title of document.querySelectorAll(".point > title")) {
+  const text = title.textContent.trim(), point = title.parentElement;
+  point.ariaLabel = text.replaceAll("\n", "; ");
+  point.dataset.tip = text;
+  title.remove();
+}
 const tip = document.getElementById("tip");
 let hovered = null, focused = null;
 
@@ -31,7 +39,7 @@ function show() {
   const cell = hovered ?? focused;
   tip.hidden = !cell;
   if (!cell) return;
-  tip.replaceChildren(cell.querySelector("template").content.cloneNode(true));
+  tip.replaceChildren(cell.querySelector("template")?.content.cloneNode(true) ?? cell.dataset.tip);
   tip.classList.toggle("preview", cell !== focused);
   place();
 }
@@ -46,7 +54,7 @@ function place() {
   tip.style.top = `${below ? box.bottom + gap : Math.max(gap, box.top - gap - tip.offsetHeight)}px`;
 }
 
-const numberAt = target => target instanceof Element ? target.closest("td[tabindex]") : null;
+const numberAt = target => target instanceof Element ? target.closest("td[tabindex], .point") : null;
 
 function hold(cell) {
   focused?.removeAttribute("aria-describedby");
@@ -57,6 +65,7 @@ function hold(cell) {
 
 // Tab stops once per table; the arrow keys move between its numbers.
 function step(cell, key) {
+  if (!cell.matches("td")) return false;
   const row = cell.parentElement, rows = row.parentElement.rows, at = cell.cellIndex;
   const next = {
     ArrowLeft: () => row.cells[at - 1],
@@ -73,20 +82,60 @@ function step(cell, key) {
   return true;
 }
 
-// A link to a run opens it.
+// A link to what is folded opens it and all that it is in.
 function reveal() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (!target?.matches("details")) return;
+  const folded = target?.matches(".claim") ? target.firstElementChild : target?.closest("details");
+  if (!folded) return;
   target.hidden = false;
-  target.open = true;
-  target.querySelector("summary").focus();
+  for (let one = folded; one; one = one.parentElement.closest("details")) one.open = true;
+  if (folded.parentElement === target || folded === target) folded.querySelector("summary").focus();
   target.scrollIntoView();
+}
+
+// Methods that are chosen, anywhere, are the only ones in the chart and in every table; none: all of them.
+const chips = [...document.querySelectorAll("input[name=method]")];
+
+function choose(changed) {
+  for (const chip of chips) if (chip.value === changed?.value) chip.checked = changed.checked;
+  const chosen = new Set(chips.filter(chip => chip.checked).map(chip => chip.value));
+  const every = new Set(chips.map(chip => chip.value));
+  for (const one of document.querySelectorAll("[data-method]")) {
+    one.toggleAttribute("hidden", chosen.size > 0 && !chosen.has(one.dataset.method));
+  }
+  for (const article of document.querySelectorAll("#tables .scroll")) {
+    article.classList.toggle("empty", !article.querySelector("tbody tr:not([hidden])"));
+  }
+  const output = document.getElementById("chosen");
+  if (output) output.value = chosen.size ? `${chosen.size} of ${every.size}` : "all";
+}
+
+// The text beside a button, into the clipboard; a page from disk may have only the older way.
+async function copy(button) {
+  const text = button.nextElementSibling.content.textContent, label = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    const area = document.body.appendChild(document.createElement("textarea"));
+    area.value = text;
+    area.select();
+    button.textContent = document.execCommand("copy") ? "Copied" : "Not copied";
+    area.remove();
+    button.focus();
+  }
+  setTimeout(() => { button.textContent = label; }, 1500);
 }
 
 document.addEventListener("click", event => {
   const heading = event.target.closest("th button")?.parentElement;
   if (heading) sort(heading);
   if (event.target.closest("a[href^='#']")) setTimeout(reveal);
+  if (event.target.matches(".copy")) copy(event.target);
+  if (event.target.id === "all-methods") {
+    for (const chip of chips) chip.checked = false;
+    choose();
+  }
 });
 document.addEventListener("mouseover", event => {
   const cell = numberAt(event.target);
@@ -112,6 +161,9 @@ document.addEventListener("keydown", event => {
   }
 });
 document.addEventListener("scroll", place, { capture: true, passive: true });
+document.addEventListener("change", event => {
+  if (event.target.name === "method") choose(event.target);
+});
 addEventListener("resize", place);
 addEventListener("hashchange", reveal);
 document.getElementById("find")?.addEventListener("input", event => {
@@ -122,3 +174,4 @@ document.getElementById("find")?.addEventListener("input", event => {
   document.getElementById("found").value = `${runs.filter(run => !run.hidden).length} of ${runs.length}`;
 });
 reveal();
+choose();  // a reload keeps what was chosen
