@@ -118,6 +118,7 @@ KINDS = {
     "scatter": Kind(columns=(2, 2)),
     "points": Kind(),
     "front": Kind(columns=(2, 2), shows=_by_image),
+    "effects": Kind(shows=_by_image, show=("whole",)),
     "sweep": Kind(crossed=True),
     "radii": Kind(shows=_has_radius),
     "classes": Kind(shows=_by_image),
@@ -165,7 +166,7 @@ def _lacks(
         yield f"show with {' or '.join(kind.show) or 'nothing'}", dict(show) or "none"
     if not all(show.values()):
         yield "a method to show among the scale's rows", "none"
-    for name in [*show.get("right", ()), *show.get("wrong", ())]:
+    for name in [*show.get("right", ()), *show.get("wrong", ()), *show.get("whole", ())]:
         look_up("method", name, dict.fromkeys(slugs), f"the rows of {artefact.name}")
     if kind.crossed and ([len(panel.axes) for panel in artefact.panels] != [2] or entry.get("methods")):
         yield "one variation over two axes, without methods", entry.get("vary", "none")
@@ -189,7 +190,7 @@ def only(entry: Config, rows: Collection[str], added: Collection[str]) -> dict[s
     """An artefact's entry with the methods that a scale has or a grid adds. Variations are kept."""
 
     def has(row: str) -> bool:
-        return row in rows or row.partition("@")[0] in added
+        return row in rows or row.partition("@")[0] in added or VARIANT in row
 
     def kept(methods: Any) -> Any:
         return [name for name in methods if has(name)] if isinstance(methods, list) else methods

@@ -424,3 +424,25 @@ def test_agreement_counts_pairs_on_the_same_images(plan, monkeypatch):
     assert artefact.rows[fat].method == "fat"
     image = figure.axes[0].images[0].get_array()
     assert (image[at, at], image[at, fat], image[fat, at]) == (50, 100 * 10 / 60, 50)
+
+
+def test_effects_add_up_on_the_same_images(plan, monkeypatch):
+    artefact = plan.artefact("extra_switches")
+    right = {row.method: np.arange(60) < 30 for row in artefact.rows}
+    parts = [method for method in right if "~" in method]
+    for place, method in enumerate(parts[:3]):
+        right[method] = np.arange(60) < 33 + 3 * place  # 5, 10 and 15 points more
+    right["generalist_d_nt_linf@released"] = np.arange(60) < 45  # 25 more, 5 less than the sum
+    read = {run: ({}, {"labels": {"digits": np.zeros(60, int)}}) for run in artefact.runs}
+    for cell in artefact.cells:
+        own = {probe: record(right[cell.method], np.zeros(60)) for probe in cell.formula.probes}
+        read[cell.runs[0]][0].update(own)
+    source = Source(artefact, plan, ROOT)
+    monkeypatch.setitem(source.__dict__, "records", read)
+    figure, drawn = KINDS["effects"](source)
+    found = drawn[drawn.column == "NAT"].set_index("label").ours
+    assert found.iloc[:3].tolist() == [5, 10, 15]
+    assert found["sum of the above"] == 30
+    assert found["Generalist-D (NT + l_inf), as its code runs"] == 25
+    assert found["that minus the sum"] == -5
+    assert len(figure.axes[0].get_yticklabels()) == len(found) == 6

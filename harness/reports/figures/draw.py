@@ -17,7 +17,16 @@ from harness.core.files import in_csv, write_whole
 from harness.evaluation.records import read_artefact
 from harness.evaluation.trust import write_checks
 from harness.grid.plan import Plan, reported
-from harness.reports.figures import agreement, classes, curves, embedding, fronts, images, points
+from harness.reports.figures import (
+    agreement,
+    classes,
+    curves,
+    effects,
+    embedding,
+    fronts,
+    images,
+    points,
+)
 from harness.reports.figures.source import Source
 from harness.reports.figures.style import STYLE, sign
 from harness.reports.figures.themed import SETTINGS, themed
@@ -26,6 +35,7 @@ KINDS: dict[str, Callable[[Source], tuple[Figure, pd.DataFrame]]] = {
     "scatter": points.draw_scatter,
     "points": points.draw_points,
     "front": fronts.draw,
+    "effects": effects.draw,
     "sweep": points.draw_sweep,
     "radii": points.draw_radii,
     "classes": classes.draw,
