@@ -9,6 +9,7 @@ One implementation for any number of learners: D(NT+l_inf) = [at, nt], D(l_inf+l
 T = [at, nt, at_l2]. t' and c are shares of the epochs ("75/120", "5/120"), so that a smaller budget
 keeps the papers' proportions; redistribution then happens at the step nearest to each multiple of c.
 `parallel` runs each learner in its own process (generalist/parallel.py): the same weights, faster.
+`late` starts the other learners at the first redistribution (generalist/late.py), a control of ours.
 
 The authors' code differs from their text; each difference is a field, and the preset `released` in
 config/presets.yaml sets them all: the final gamma, `shared_lr`, `redistribution`, `clock`, `average`
@@ -36,9 +37,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import ceil
 from typing import Any, ClassVar, TypeVar
 
-from generalist.gamma import check_gamma, check_shares, weights_at
+from generalist.gamma import BREAKPOINTS, check_gamma, check_shares, weights_at
 from harness.core.errors import expected, unknown
 from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab
@@ -66,6 +68,7 @@ class Generalist:
     clock: str = "step"  # of learning rates and gamma; or constant within an epoch (released)
     shared_lr: bool = False  # every learner steps with the first one's learning rate (released)
     parallel: bool | None = None  # one process per learner
+    late: bool | None = None  # the other learners are born at the first redistribution
 
     # 2: learners draw from the stream that they have alone; their averages survive a redistribution
     REVISION: ClassVar[int] = 2
@@ -90,6 +93,22 @@ class Generalist:
         ):
             if getattr(self, name) not in known:
                 raise unknown(name, getattr(self, name), known, "generalist")
+        if self.late and not self._may_be_late:
+            needed = (
+                "serial learners, redistribution once, and gamma = 1 until the first redistribution"
+            )
+            raise expected(f"{needed} with late: true", "something else", "leave late out")
+
+    @property
+    def meeting(self) -> Fraction:
+        """The share of the run before the first redistribution."""
+        return ceil(self.t_prime / self.c) * self.c
+
+    @property
+    def _may_be_late(self) -> bool:
+        falls = next((place for place, own in enumerate(self.gamma) if own != 1), BREAKPOINTS)
+        alone = not self.parallel and self.redistribution == "once"
+        return alone and 0 < self.meeting <= Fraction(falls - 1, BREAKPOINTS - 1)
 
     @property
     def slug(self) -> str:
@@ -114,6 +133,10 @@ class Generalist:
             from generalist.parallel import ParallelTraining
 
             return ParallelTraining(self, lab)
+        if self.late:
+            from generalist.late import LateTraining
+
+            return LateTraining(self, lab)
         return GeneralistTraining(self, lab)
 
     def progress(self, clock: Clock) -> float:

@@ -61,6 +61,14 @@ def paired(one: np.ndarray, other: np.ndarray) -> Difference:
     return replace(found, low=max(-1.0, found.low), high=min(1.0, found.high))
 
 
+def within(found: Difference, margin: float) -> Difference:
+    """A difference with the p-value of its being on the other side of +-margin than it is: smaller, by
+    two one-sided tests, or larger. Normal, with the standard error of its interval."""
+    error = (found.high - found.low) / (2 * _Z95)
+    gap = abs(margin - abs((found.low + found.high) / 2))
+    return replace(found, p=0.5 * math.erfc(gap / error / math.sqrt(2)) if error else 0.0)
+
+
 def interval(values: np.ndarray) -> tuple[float, float]:
     """The 95 % interval of a mean: rows are seeds, columns images.
 

@@ -117,7 +117,7 @@ def _statements(entry: Entry, content: Entry, plan: Plan) -> Iterator[Statement]
         groups, rows = content["groups"], plan.rows_of(artefact)
         if "front" in entry and artefact in plan.artefacts:  # a front has the models that a scale has
             rows = list(dict.fromkeys(row.method for row in plan.artefacts[artefact].rows))
-        names = {k: entry[k] for k in ("better", "methods", "peak", "front") if k in entry}
+        names = {k: entry[k] for k in ("better", "alike", "methods", "peak", "front") if k in entry}
         named = {key: _methods(some, groups, rows) for key, some in names.items()}
         if "than" in entry:
             own = named.get("better", named.get("front", [entry.get("only")]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.core import paths
 from harness.core.fronts import area, bootstrap, resampled
-from harness.core.statistics import Difference, paired
+from harness.core.statistics import Difference, paired, within
 from harness.evaluation.records import read_evaluation, value
 from harness.evaluation.trust import checks_path, read_checks
 from harness.grid.artefacts import Cell
@@ -72,7 +72,10 @@ class Measured(Source):
         if one.quantity == "area":
             return self._areas(comparison)
         decidable = one.quantity == "accuracy" or (one.quantity == "lead" and len(one.rivals) == 1)
-        if relation == "equal" or not decidable:
+        alike = (
+            relation == "equal" and one.quantity == "accuracy" and isinstance(comparison.other, Number)
+        )
+        if not decidable or (relation == "equal" and not alike):
             raise MissingError("our records have no test for", f"{one.quantity} {relation}")
         return self._images(comparison)
 
@@ -85,7 +88,10 @@ class Measured(Source):
         else:
             theirs, _ = self._sample(rival)
             other = 100 * float(theirs.mean())
-            if one.classes == rival.classes:
+            if comparison.relation == "equal":
+                test = within(paired(mine, theirs), comparison.tolerance / 100)
+                n += f", claimed within {comparison.tolerance:g}"
+            elif one.classes == rival.classes:
                 test = paired(mine, theirs)
             else:
                 test, n = welch_test(mine, theirs), f"{n} and {theirs.shape[1]}"

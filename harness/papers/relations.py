@@ -28,7 +28,7 @@ class Statement:
     @property
     def methods(self) -> list[str]:
         """All that it names; what is harder than something are classes."""
-        keys = ["better", "order", "peak", "front", "methods", "only", "where_wrong"]
+        keys = ["better", "alike", "as", "order", "peak", "front", "methods", "only", "where_wrong"]
         keys += [] if "harder" in self.entry else ["than"]
         return _flat(self.entry[key] for key in keys if key in self.entry)
 
@@ -75,6 +75,16 @@ def _better(statement: Statement, column: Any) -> list[Tree]:
     return [
         Comparison(number(one, column, most_in, **how), number(one, column, rest, **how), side)
         for one, how in leads
+    ]
+
+
+def _alike(statement: Statement, column: Any) -> list[Tree]:
+    """Each of the first within so many points of the second one's number."""
+    number, entry = statement.number, statement.entry
+    other = number(entry["as"], column)
+    return [
+        Comparison(number(one, column), other, "equal", float(entry["within"]))
+        for one in entry["alike"]
     ]
 
 
@@ -141,6 +151,7 @@ def _front(statement: Statement) -> Tree:
 # The key of an entry -> its comparisons in one column.
 RELATIONS: dict[str, Callable[[Statement, Any], list[Tree]]] = {
     **dict.fromkeys(("better", "order"), _better),
+    "alike": _alike,
     "peak": _peak,
     "harder": _harder,
     **dict.fromkeys(_LIMITS, _limit),

@@ -270,3 +270,39 @@ def test_bad_settings_are_named(fields, message):
 
 def test_clock_progress_is_below_one():
     assert Clock(119, 9, 120, 10).progress < 1
+
+
+def test_born_late_the_others_learn_the_same_but_for_their_momentum(lab, batch):
+    """NT draws no random numbers; without momentum the late training ends with the same bits."""
+    natural = dataclasses.replace(NATURAL, optim=dataclasses.replace(NATURAL.optim, momentum=0.0))
+    whole = Generalist(
+        (ROBUST, natural), t_prime=Fraction(5, 12), c=Fraction(1, 4), average=Average(0.9)
+    )
+    late = dataclasses.replace(whole, late=True)
+    assert late.meeting == Fraction(1, 2)
+    one, other = (trained(method, lab, batch) for method in (whole, late))
+    assert torch.equal(weights(one.deployed()), weights(other.deployed()))
+    assert torch.equal(weights(one.learners[1].model), weights(other.learners[1].model))
+
+
+def test_a_late_learner_is_not_there_before_its_birth(lab, batch):
+    late = Generalist((ROBUST, NATURAL), t_prime=Fraction(5, 12), c=Fraction(1, 4), late=True)
+    training, first = late.start(lab), weights(lab.new_model())
+    for clock in clocks():
+        reported = training.step(batch, clock)
+        born = clock.steps_done >= 6  # half of twelve steps
+        assert ("loss_nt" in reported) == born == ("nt" in training.networks())
+        assert torch.equal(weights(training.learners[1].model), first) != born
+        if clock.steps_done == 4:
+            kept = training.state_dict()
+    again = late.start(lab)
+    again.load_state_dict(kept)
+    assert list(again.networks()) == ["at"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"gamma": (1, 0.5, 0.5, 0)}, {"redistribution": "throughout"}, {"parallel": True}]
+)
+def test_late_learners_only_where_nobody_misses_them(fields):
+    with pytest.raises(UserError, match="gamma = 1 until the first redistribution with late: true"):
+        Generalist((ROBUST, NATURAL), late=True, **fields)

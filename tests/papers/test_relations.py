@@ -54,6 +54,11 @@ PRINTED = [
 ]
 MEASURED = [{"harder": ["cat"], "than": ["dog"], "methods": ["at"]}]
 MEASURED += [{"deviation_below": 0.5, "methods": ["at"]}]
+ALIKE = [  # on 1,000 images; NAT differs by 10 points
+    ({"alike": ["at"], "as": "trades6", "within": 13}, True),
+    ({"alike": ["at"], "as": "trades6", "within": 7}, False),
+    ({"alike": ["at"], "as": "trades6", "within": 10.1}, None),
+]
 # Fronts in natural and PGD20 accuracy: that of `trades6` has all that the others have, and more.
 FRONTS = [
     ({"front": ["trades6", "fat"], "than": ["at"], "columns": ["NAT", "PGD20"]}, True),
@@ -70,7 +75,7 @@ def stated(entry):
 def records(plan, tmp_path_factory):
     small, results = small_plan(plan), tmp_path_factory.mktemp("results")
     store(small, results, {method: (share, 0.1) for method, share in NATURAL.items()})
-    trees = [stated(entry) for entry, _ in CASES + PRINTED + FRONTS]
+    trees = [stated(entry) for entry, _ in CASES + PRINTED + ALIKE + FRONTS]
     numbers = [n for t in trees for c in comparisons(t) for n in c.accuracies]
     return Measured(small, results, reports_of(small, results), numbers)
 
@@ -79,6 +84,12 @@ def records(plan, tmp_path_factory):
 def test_a_relation_on_both_sources(entry, true, records):
     assert Verdict(stated(entry), printed(NATURAL)).true is true
     assert Verdict(stated(entry), records).true is true
+
+
+@pytest.mark.parametrize(("entry", "true"), ALIKE)
+def test_two_rows_are_alike_if_their_difference_is_surely_small(entry, true, records):
+    assert Verdict(stated(entry), records).true is true
+    assert Verdict(stated(entry), printed(NATURAL)).true is (entry["within"] >= 10)
 
 
 @pytest.mark.parametrize(("entry", "true"), FRONTS)
@@ -101,7 +112,7 @@ def test_classes_and_deviations_are_not_printed(entry):
 
 
 def test_no_relation_is_left_out():
-    entries = [entry for entry, _ in CASES + PRINTED] + MEASURED
+    entries = [entry for entry, _ in CASES + PRINTED + ALIKE] + MEASURED
     assert {name for entry in entries for name in entry} >= {*RELATIONS, "only"}
 
 
