@@ -41,13 +41,14 @@ function show() {
   if (!cell) return;
   tip.replaceChildren(cell.querySelector("template")?.content.cloneNode(true) ?? cell.dataset.tip);
   tip.classList.toggle("preview", cell !== focused);
+  tip.classList.toggle("lines", "tip" in cell.dataset);
   place();
 }
 
 function place() {
   const cell = hovered ?? focused;
   if (!cell) return;
-  const box = cell.getBoundingClientRect(), page = document.documentElement, gap = 6;
+  const box = (cell.querySelector(".filled") ?? cell).getBoundingClientRect(), page = document.documentElement, gap = 6;
   const below = box.bottom + gap + tip.offsetHeight < page.clientHeight;
   const left = Math.min(box.left, page.clientWidth - tip.offsetWidth - gap);
   tip.style.left = `${Math.max(gap, left)}px`;
