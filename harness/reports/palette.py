@@ -28,12 +28,13 @@ _TO_LAB = np.array(
 )
 _LEGIBLE = (0.35, 0.75)  # of OKLab's lightness, on white
 _IN_THE_DARK = (0.56, 0.8)  # the same, on DARK_PAPER
+_USUAL = 64  # labels of the grid: their colours are found once
 _GREY = 0.02  # less colour than this is none
 
 
 def colour(place: int) -> str:
     """The colour of the n-th method."""
-    return _colours(place + 1)[place]
+    return _colours(max(place + 1, _USUAL))[place]
 
 
 def place_of(method: str, labels: Iterable[str]) -> int:
@@ -62,13 +63,14 @@ def oklab(colours: list[str]) -> np.ndarray:
 
 @cache
 def _colours(count: int) -> tuple[str, ...]:
-    if count <= len(PALETTE):
-        return PALETTE
-    before = _colours(count - 1)
-    rgb, lab = _candidates()
-    taken = oklab([*before, "#ffffff"])
-    nearest = np.linalg.norm(lab[:, None] - taken, axis=2).min(axis=1)
-    return (*before, _hex(rgb[nearest.argmax()]))
+    found, (rgb, lab) = list(PALETTE[:count]), _candidates()
+    taken = oklab([*PALETTE, "#ffffff"])
+    nearest = ((lab[:, None] - taken) ** 2).sum(axis=2).min(axis=1)
+    while len(found) < count:
+        furthest = nearest.argmax()
+        found.append(_hex(rgb[furthest]))
+        nearest = np.minimum(nearest, ((lab - lab[furthest]) ** 2).sum(axis=1))
+    return tuple(found)
 
 
 @cache

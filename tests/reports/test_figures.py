@@ -127,6 +127,12 @@ def test_a_method_looks_the_same_everywhere(plan):
     looks = [tuple(look(plan, slug).values()) for slug in slugs]
     assert len(set(looks)) == len(slugs)
     assert len({colour for colour, *_ in looks}) == len(slugs)
+    by_method = ("scatter", "radii", "classes")  # the other kinds number their lines
+    for artefact in figures(Plan.read("paper")):
+        if artefact.kind in by_method:
+            methods = dict.fromkeys(row.method for row in artefact.rows)
+            colours = {look(plan, method)["color"] for method in methods}
+            assert len(colours) == len(methods), artefact.name
     stars = {slug for slug in slugs if look(plan, slug)["marker"] == "*"}
     assert stars == {slug for slug in slugs if slug.startswith("generalist")}
     assert pretty("gamma_1 and AA_2") == r"$\gamma_1$ and AA $\ell_2$"
