@@ -28,6 +28,7 @@ from harness.core.files import damaged, read_json, sha256, write_json, write_who
 if TYPE_CHECKING:
     import pandas as pd
 
+LINE, RISK = "line_", "risk_"  # begin the names of columns of runs that watch these
 AFTER = ":after"  # ends the names of a history's columns that were measured after a redistribution
 
 

@@ -94,7 +94,8 @@ class Kind:
     shows: Callable[[Column], bool] = lambda column: True
     show: tuple[str, ...] = ()  # one of these keys
     crossed: bool = False  # one variation over two axes
-    watched: bool = False  # a `watch`, and one row
+    watched: tuple[str, ...] | None = None  # a `watch`, with these keys
+    rows: int = MANY  # at most
 
 
 def _has_radius(column: Column) -> bool:
@@ -126,8 +127,10 @@ KINDS = {
     "gallery": Kind(shows=_decides, show=("right", "wrong")),
     "heatmaps": Kind(columns=(1, 1), shows=_is_one_probe, show=("right", "wrong")),
     "curves": Kind(columns=(0, 0), show=("of",)),
-    "learners": Kind(columns=(0, 0), watched=True),
-    "embedding": Kind(columns=(0, 0), watched=True),
+    "learners": Kind(columns=(0, 0), watched=(), rows=1),
+    "embedding": Kind(columns=(0, 0), watched=(), rows=1),
+    "line": Kind(columns=(0, 0), watched=("line",)),
+    "theory": Kind(columns=(0, 0), watched=("losses",)),
 }
 _OF_SEVERAL = ("gamma", "distance")  # curves of methods with several learners
 
@@ -170,11 +173,15 @@ def _lacks(
         look_up("method", name, dict.fromkeys(slugs), f"the rows of {artefact.name}")
     if kind.crossed and ([len(panel.axes) for panel in artefact.panels] != [2] or entry.get("methods")):
         yield "one variation over two axes, without methods", entry.get("vary", "none")
-    if kind.watched != bool(entry.get("watch")):
-        yield "a watch" if kind.watched else "no watch", entry.get("watch", "none")
-    if kind.watched and len(artefact.rows) != 1:
+    watched = kind.watched is not None
+    if watched != bool(entry.get("watch")):
+        yield "a watch" if watched else "no watch", entry.get("watch", "none")
+    for key in kind.watched or ():
+        if key not in entry["watch"]:
+            yield f"a watch with {key}", entry["watch"]
+    if len(artefact.rows) > kind.rows:
         yield "one row", slugs
-    if kind.watched or show.get("of") in _OF_SEVERAL:
+    if watched or show.get("of") in _OF_SEVERAL:
         for alone in (slug for slug in slugs if _learners(methods[slug]) < 2):
             yield "methods of several learners", alone
     for cell in cells:

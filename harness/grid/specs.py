@@ -137,7 +137,7 @@ class Trainings:
             return None
         where, attack = f"{where}: its watch", self.columns.pgd(dataset, "linf", 20)
         moments = tuple(fraction(moment, f"{where}'s moments") for moment in entry["moments"])
-        values = {"attack": attack, "examples": entry["examples"], "moments": moments}
+        values = {**entry, "attack": attack, "moments": moments}
         return made(Watch, values, where)
 
     def _selection(self, preset: Config, dataset: str, method: Method) -> Selection:

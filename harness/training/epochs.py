@@ -7,7 +7,8 @@ deployed one, and Theorem 2's term (Generalist++, eq. 12), sum_a gamma_a |theta_
 gamma of the epoch's last step. For theta_bar, `theorem2` takes the global learner, as the text does
 ("the previous global iterate"); `theorem2_mean` takes the learners' mean sum_a gamma_a theta_a, which
 gives the smallest value. A run with a `watch` also measures each network's accuracy on held-out
-training images, under attacks on each of them, and at some epochs keeps those adversarial images.
+training images, under attacks on each of them, and at some epochs keeps those adversarial images. What
+else it may measure is in harness/training/mixtures.py.
 
 The learners are measured as the epoch leaves them, "before being re-initialized" (Zipper C.1). If a
 redistribution follows, they are measured again after it, in columns whose names end with AFTER.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from harness.data import load
 from harness.machine.device import tf32
 from harness.training.batches import on_device, seeded
 from harness.training.contracts import Clock, Ensemble, Lab, Training
+from harness.training.mixtures import Tested, lines, losses
 from harness.training.runs import TrainRun
 from harness.training.weights import distance, spread
 
@@ -95,6 +97,8 @@ class Watcher:
         networks = training.networks()
         adversarial = self._attacked(networks, clock.epoch)
         measured = self._compared(networks, deployed, shares, adversarial)
+        if self.run.watch and self.run.watch.losses:
+            measured |= losses(networks, deployed, shares, self._tested(clock.epoch))
         if self.run.watch and self.run.watch.keeps_images_after(clock.epoch, clock.epochs):
             for name, images in adversarial.items():
                 self.images[f"{clock.epoch + 1}:{name}"] = (255 * images).round().byte().cpu()
@@ -104,6 +108,8 @@ class Watcher:
         overwritten = training.redistributed(following)
         if overwritten is None:
             return measured
+        if self.run.watch and self.run.watch.line:
+            measured |= lines(networks, self.run.watch.line, self._tested(clock.epoch))
         adversarial = self._attacked(overwritten, clock.epoch)
         after = self._compared(overwritten, deployed, shares, adversarial)
         return measured | {f"{name}{AFTER}": value for name, value in after.items()}
@@ -119,6 +125,15 @@ class Watcher:
                 attack = self.run.watch.attack
                 made[network] = perturb(attack, network, self.x, self.y, generator=generator)
         return {name: made[network] for name, network in networks.items()}
+
+    def _tested(self, epoch: int) -> Callable[[nn.Module], Tested]:
+        """The logits of a network on the images, as they are and under its own attack."""
+
+        def tested(network: nn.Module) -> Tested:
+            (adversarial,) = self._attacked({"it": network}, epoch).values()
+            return logits(network, self.x), logits(network, adversarial), self.y
+
+        return tested
 
     def _compared(
         self,
@@ -141,13 +156,18 @@ class Watcher:
 
 
 @torch.no_grad()
-def right(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Which images are classified correctly in eval mode; the network's mode is kept."""
+def logits(model: nn.Module, x: Tensor) -> Tensor:
+    """In eval mode; the network's mode is kept."""
     was_training = model.training
     model.eval()
-    correct = model(x).argmax(dim=1) == y
+    found = model(x)
     model.train(was_training)
-    return correct
+    return found
+
+
+def right(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Which images are classified correctly."""
+    return logits(model, x).argmax(dim=1) == y
 
 
 def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:

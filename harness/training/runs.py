@@ -89,14 +89,19 @@ class Watch:
     """What a run measures of its learners: accuracies after each epoch, images after some.
 
     On held-out training images. `moments` are shares of the run ("75/120"); the epochs that they lie in
-    keep adversarial images.
+    keep adversarial images. `line`: at so many points of the straight line between each two learners it
+    measures the accuracy before each redistribution. `losses`: the losses of Theorem 1's step.
     """
 
     attack: PGD
     examples: int
     moments: tuple[Fraction, ...]
+    line: int | None = None
+    losses: bool | None = None
 
     def __post_init__(self) -> None:
+        if self.line is not None and self.line < 2:
+            raise expected("two points or more on the line of a watch", self.line, "write line: 11")
         wrong = [str(moment) for moment in self.moments if not 0 < moment <= 1]
         if wrong or not self.moments:
             what = "moments of a watch as shares of the run, above 0 and at most 1"

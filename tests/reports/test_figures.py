@@ -23,7 +23,7 @@ from harness.core.statistics import interval
 from harness.evaluation.records import Record
 from harness.grid.columns import Formula
 from harness.grid.plan import Plan
-from harness.reports.figures import curves
+from harness.reports.figures import curves, line, theory
 from harness.reports.figures.draw import KINDS, write_figure
 from harness.reports.figures.embedding import embedded
 from harness.reports.figures.images import chosen, predicted, tally
@@ -452,3 +452,24 @@ def test_effects_add_up_on_the_same_images(plan, monkeypatch):
     assert found["Generalist-D (NT + l_inf), as its code runs"] == 25
     assert found["that minus the sum"] == -5
     assert len(figure.axes[0].get_yticklabels()) == len(found) == 6
+
+
+def test_lines_and_theory_show_what_histories_hold(plan, monkeypatch):
+    columns = {
+        f"line_natural:at>nt:{share}": [np.nan, own] for share, own in (("0.000", 0.5), ("1.000", 0.9))
+    }
+    columns |= {name.replace("natural", "robust"): own for name, own in columns.items()}
+    for name in ("learners", "mixture", "global"):
+        columns |= {f"risk_{kind}:{name}": [2.0, 1.0] for kind in ("natural", "robust")}
+    history = pd.DataFrame({"epoch": [1, 2], "theorem2": [0, 3], "theorem2_mean": [0, 1]} | columns)
+    for module in (line, theory):
+        monkeypatch.setattr(module, "read_history", lambda *_: history)
+    monkeypatch.setattr(Source, "trace", lambda *_: {"2:at": np.zeros((40, 1, 8, 8))})
+    figure, drawn = KINDS["line"](Source(plan.artefact("extra_barrier"), plan, ROOT))
+    assert drawn.n.unique().tolist() == [40]
+    assert drawn.epoch.unique().tolist() == [2]
+    assert drawn[(drawn.kind == "natural") & (drawn.share == 1)].ours.unique().tolist() == [90]
+    assert len(figure.axes) == 2 * len(plan.artefact("extra_barrier").rows)
+    figure, drawn = KINDS["theory"](Source(plan.artefact("extra_theory"), plan, ROOT))
+    assert len(drawn) == 2 * 2 * (3 + 3 + 2)
+    assert [axes.get_title(loc="left") for axes in figure.axes[:3]][2] == "Theorem 2's term"

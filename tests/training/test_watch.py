@@ -22,7 +22,7 @@ from harness.training.epochs import Watcher, accuracy
 from harness.training.learner import Average, Optim, Single
 from harness.training.runs import Watch
 from harness.training.train import train
-from harness.training.weights import copy_into, distance, spread
+from harness.training.weights import copy_into, distance, mix_into, spread
 
 ROBUST = Single(AT(LINF), Optim(lr=0.05, weight_decay=5e-4))
 NATURAL = Single(NT(), Optim(lr=0.1, weight_decay=5e-4))
@@ -199,3 +199,34 @@ def test_distance_from_its_formula(lab):
         for parameter in one.parameters():
             parameter.mul_(1.5)
     assert distance(one, other) == pytest.approx(0.5, abs=1e-6)
+
+
+def test_the_line_between_learners_and_both_sides_of_theorem_1s_step(watched, lab, batch):
+    """Ends are the learners, the middle is their mean; a redistribution is due after epoch 2."""
+    watch = dataclasses.replace(watched.watch, line=3, losses=True)
+    training, clock = stepped(GENERALIST, lab, batch, 2)
+    watcher = Watcher(dataclasses.replace(watched, watch=watch), lab)
+    seen, networks = watcher.measure(training, clock), training.networks()
+    for share, name in (("0.000", "at"), ("1.000", "nt")):
+        assert seen[f"line_natural:at>nt:{share}"] == seen[f"natural:{name}"]
+        assert seen[f"line_robust:at>nt:{share}"] == seen[f"robust:{name}<-{name}"]
+    middle = lab.new_model()
+    mix_into(middle, list(networks.values()), [0.5, 0.5], decay=0.0)
+    assert seen["line_natural:at>nt:0.500"] == accuracy(middle, watcher.x, watcher.y)
+    cross_entropy = torch.nn.functional.cross_entropy
+    found = {"mixture": middle, "global": training.theta_g, **networks}
+    for name, network in found.items():
+        loss = cross_entropy(network.eval()(watcher.x), watcher.y).item()
+        assert seen[f"risk_natural:{name}"] == pytest.approx(loss)
+        assert seen[f"risk_robust:{name}"] > seen[f"risk_natural:{name}"] - 1e-6
+    for kind in ("natural", "robust"):
+        mean = (seen[f"risk_{kind}:at"] + seen[f"risk_{kind}:nt"]) / 2
+        assert seen[f"risk_{kind}:learners"] == pytest.approx(mean)
+
+
+def test_lines_are_measured_before_a_redistribution_only(watched, lab, batch):
+    watch = dataclasses.replace(watched.watch, line=2)
+    seldom = dataclasses.replace(GENERALIST, t_prime=Fraction(1, 2))
+    training, clock = stepped(seldom, lab, batch, 1)
+    seen = Watcher(dataclasses.replace(watched, watch=watch), lab).measure(training, clock)
+    assert not any(name.startswith(("line_", "risk_")) for name in seen)

@@ -25,7 +25,7 @@ _TITLES = {
     "distance": "distance / norm",
 }
 _TOGETHER = {"distance": ("theorem2", "distance")}  # drawn above each other
-_TERMS = {"theorem2": "around the global learner", "theorem2_mean": "around the learners' mean"}
+TERMS = {"theorem2": "around the global learner", "theorem2_mean": "around the learners' mean"}
 _WATCHED = ("natural:", "robust:")
 _COLUMNS = 4
 _GREY = "#666666"
@@ -65,12 +65,12 @@ def _panel(axes: Axes, source: Source, quantity: str, row: Row) -> pd.DataFrame:
         raise expected(f"{quantity} in {path}", "no such column", remedy)
     for number, name in enumerate(names):
         task = name.removeprefix(quantity).removeprefix("_")
-        several = task or name in _TERMS
+        several = task or name in TERMS
         style = numbered(number) if several else look(source.plan, row.method)
-        label = _TERMS.get(name, source.plan.label(task) if task else quantity)
+        label = TERMS.get(name, source.plan.label(task) if task else quantity)
         _before_and_after(axes, history, name, style | {"label": pretty(label)})
     axes.set_title(pretty(source.plan.label(row.method)), fontsize=8, loc="left")
-    if len(names) > 1 and quantity not in _TERMS:  # whose lines are the same in every panel
+    if len(names) > 1 and quantity not in TERMS:  # whose lines are the same in every panel
         axes.legend(fontsize=7)
     return _long(history, names).assign(method=row.method, run=row.runs[0])
 

@@ -25,7 +25,9 @@ from harness.reports.figures import (
     embedding,
     fronts,
     images,
+    line,
     points,
+    theory,
 )
 from harness.reports.figures.source import Source
 from harness.reports.figures.style import STYLE, sign
@@ -45,6 +47,8 @@ KINDS: dict[str, Callable[[Source], tuple[Figure, pd.DataFrame]]] = {
     "curves": curves.draw_curves,
     "learners": curves.draw_learners,
     "embedding": embedding.draw,
+    "line": line.draw,
+    "theory": theory.draw,
 }
 
 
