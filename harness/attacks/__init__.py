@@ -20,6 +20,10 @@ def cascade(ball: Ball, autoattack: Mapping[str, int]) -> Cascade:
     return Cascade.standard(ball, **autoattack)
 
 
+def rand(ball: Ball, autoattack: Mapping[str, int]) -> Cascade:
+    return Cascade.random(ball, **autoattack)
+
+
 # A column's `attack` -> the dataclass or function that makes it (`build_attack` in grid/build.py). Of
 # the threat's `ball` and `step` and the scale's `autoattack` it gets those that it names; its other
 # arguments are fields of the column.
@@ -33,4 +37,5 @@ ATTACKS: dict[str, Callable[..., Staged]] = {
     "fab-t": partial(component, "fab-t"),
     "square": partial(component, "square"),
     "aa": cascade,
+    "rand": rand,
 }

@@ -13,7 +13,8 @@ Pitfalls of `pyautoattack` that are handled here:
 - its warnings are log records, which are collected;
 - its own state file does not reload, so the evaluation resumes by shards of examples.
 
-APGD_dlr is not part of AutoAttack's standard version, but the papers have a column for it.
+APGD_dlr is not part of AutoAttack's standard version, but the papers have a column for it. The version
+`rand`, for networks that draw at random, is APGD_ce and APGD_dlr; each gradient is a mean of 20 passes.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 COMPONENTS = (*STANDARD, "apgd-dlr")
+RANDOM = ("apgd-ce", "apgd-dlr")  # of the version `rand`
+_PASSES = 20  # of the version `rand`, for each gradient
+_TARGETS_L1 = 5
 _NORMS = {"linf": "Linf", "l2": "L2", "l1": "L1"}
 LOGGER = "auto-attack"
 
@@ -48,6 +52,7 @@ class Component(OneBall):
     steps: int = 100
     targets: int = 9
     queries: int = 5000
+    passes: int | None = None  # averaged for each gradient (EOT), for networks that draw at random
 
     REVISION: ClassVar[int] = 1
 
@@ -57,15 +62,16 @@ class Component(OneBall):
 
     @property
     def slug(self) -> str:
-        return f"{self.name.replace('-', '_')}_{self.ball.norm}"
+        often = f"_{self.passes}_passes" if self.passes else ""
+        return f"{self.name.replace('-', '_')}_{self.ball.norm}{often}"
 
     def work(self, classes: int) -> Work:
         """For l_inf and l_2, without some ten forward passes that inspect the network."""
-        targets = min(self.targets, classes - 1)
+        targets, steps = min(self.targets, classes - 1), (self.steps + 1) * (self.passes or 1)
         return {
-            "apgd-ce": Work(input_gradients=self.steps + 1),
-            "apgd-dlr": Work(input_gradients=self.steps + 1),
-            "apgd-t": Work(input_gradients=targets * (self.steps + 1)),
+            "apgd-ce": Work(input_gradients=steps),
+            "apgd-dlr": Work(input_gradients=steps),
+            "apgd-t": Work(input_gradients=targets * steps),
             "fab-t": Work(forward=targets * self.steps, input_gradients=targets * self.steps),
             "square": Work(forward=self.queries),
         }[self.name]
@@ -95,7 +101,12 @@ class Component(OneBall):
         attack.attacks_to_run = [self._possible(classes)]
         targets = min(self.targets, classes - 1)
         attack.apgd_targeted.n_target_classes = attack.fab.n_target_classes = targets
+        if self.ball.norm == "l1":  # where the standard version has five
+            attack.apgd_targeted.n_target_classes = min(targets, _TARGETS_L1)
+        if self.passes:
+            attack.version = "rand"  # which does not warn of a network that draws at random
         for apgd in (attack.apgd, attack.apgd_targeted):
+            apgd.eot_iter = self.passes or 1
             apgd.n_iter = apgd.n_iter_orig = self.steps
             apgd.n_iter_2 = max(int(0.22 * self.steps), 1)
             apgd.n_iter_min = max(int(0.06 * self.steps), 1)
@@ -129,7 +140,7 @@ class Cascade:
 
     @property
     def slug(self) -> str:
-        return f"aa_{self.components[0].ball.norm}"
+        return f"aa{'_rand' * bool(self.components[0].passes)}_{self.components[0].ball.norm}"
 
     @property
     def stages(self) -> tuple[Component, ...]:
@@ -142,3 +153,8 @@ class Cascade:
     def standard(cls, ball: Ball, **budget: int) -> Cascade:
         """AutoAttack's standard version."""
         return cls(tuple(Component(ball, name, **budget) for name in STANDARD))
+
+    @classmethod
+    def random(cls, ball: Ball, **budget: int) -> Cascade:
+        """AutoAttack's version for networks that draw at random."""
+        return cls(tuple(Component(ball, name, **budget, passes=_PASSES) for name in RANDOM))

@@ -99,16 +99,16 @@ class Progress:
         self.every = _REDRAW_SECONDS if self.terminal else _LOG_SECONDS
         self.last = self.began
 
-    def update(self, done: int, note: str = "") -> None:
+    def update(self, done: float, note: str = "") -> None:
         if time.monotonic() - self.last >= self.every or done >= self.total:
             self.show(done, note)
 
-    def show(self, done: int, note: str = "") -> None:
+    def show(self, done: float, note: str = "") -> None:
         """Draw the line now, however long ago the last one was."""
         now = self.last = time.monotonic()
         rate = (done - self.first) / max(now - self.began, 1e-9)
         left = clock((self.total - done) / rate) if rate > 0 else "?"
-        line = f"{self.what}  {100 * done // self.total:3d} %  {left} left  {note}"
+        line = f"{self.what}  {int(100 * done / self.total):3d} %  {left} left  {note}"
         if self.terminal:
             end = "\n" if done >= self.total else ""
             print(f"\r\x1b[K{line}", end=end, file=sys.stderr, flush=True)

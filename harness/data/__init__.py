@@ -65,12 +65,13 @@ class Images:
         return replace(self, rows=np.asarray(self.rows)[rows])
 
 
-def load(name: str, split: str) -> Images:
-    """A split of a data set, clean or corrupted."""
+def load(name: str, split: str, first: int | None = None) -> Images:
+    """A split of a data set, clean or corrupted; of a corrupted set that must be made, `first` clean
+    images are enough."""
     if split not in SPLITS:
         raise unknown("split", split, SPLITS, "load(name, split)")
     if "/" in name:
-        return _corrupted(name, split)
+        return _corrupted(name, split, first)
     if name not in SETS:
         raise unknown("data set", name, SETS, "harness/data/sets.py")
     from harness.data.sources import obtain
@@ -111,12 +112,12 @@ def frames(name: str) -> int:
     return parse(name).frames
 
 
-def _corrupted(name: str, split: str) -> Images:
+def _corrupted(name: str, split: str, first: int | None) -> Images:
     from harness.data.corrupted import obtain, parse
 
     corrupted = parse(name)
     if split != "test":
         remedy = "corrupted sets are only for testing"
         raise expected(f"the split 'test' of {name}", repr(split), remedy)
-    title, stored = obtain(corrupted)
+    title, stored = obtain(corrupted, first)
     return Images(stored, range(len(stored.y)), SETS[corrupted.base].classes, title)

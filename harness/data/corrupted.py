@@ -135,11 +135,11 @@ def expand(name: str) -> list[str]:
     return names
 
 
-def obtain(wanted: Corrupted) -> tuple[str, Stored]:
-    """The set, after its title, which says whether we made it."""
+def obtain(wanted: Corrupted, first: int | None = None) -> tuple[str, Stored]:
+    """The set, after its title, which says whether we made it; if so, of the `first` clean images."""
     archive = ARCHIVES.get(wanted.family)
     if archive is None or not archive.found():
-        return wanted.title(generated=True), _generated(wanted)
+        return wanted.title(generated=True), _generated(wanted, first)
     read = _read_pictures if wanted.base == "tinyimagenet" else _read_arrays
     return wanted.title(generated=False), read(wanted, archive)
 
@@ -194,21 +194,25 @@ def _read_pictures(wanted: Corrupted, archive: Archive) -> Stored:
     return keep(place, f"official {archive.name}", arrays)
 
 
-def _generated(wanted: Corrupted) -> Stored:
+def _generated(wanted: Corrupted, first: int | None) -> Stored:
     clean = sources.obtain(SETS[wanted.base], "test")
+    count = len(clean.y) if first is None else min(first, len(clean.y))
     frost = f", frost {frost_source()}" if wanted.corruption == "frost" else ""
     later = f", revision {REVISION}" if REVISION > 1 else ""
     origin = f"{sources.GENERATED}{wanted.base}: {clean.source}; seed {_SEED}{frost}{later})"
     key = hashlib.sha256(repr((clean.sha256, REVISION, _SEED, frost)).encode()).hexdigest()[:12]
+    place = slot(wanted.title(generated=True), "test", key)
+    if count < len(clean.y) and not (place / "about.json").exists():
+        place, origin = place.with_name(f"{place.name}-first{count}"), f"{origin}, the first {count}"
 
     def chunks() -> Iterator[np.ndarray]:
-        for first in range(0, len(clean.x), _CHUNK):
-            x = np.ascontiguousarray(clean.x[first : first + _CHUNK])
+        for first in range(0, count, _CHUNK):
+            x = np.ascontiguousarray(clean.x[first : min(first + _CHUNK, count)])
             if wanted.severity is None:
                 yield film(x, wanted.corruption, _SEED, first).reshape(-1, *x.shape[1:])
             else:
                 yield corrupt(x, wanted.corruption, wanted.severity, _SEED, first)
 
-    shape = (len(clean.x) * wanted.frames, *clean.x.shape[1:])
-    arrays = Stream(shape, chunks), np.repeat(clean.y, wanted.frames)
-    return keep(slot(wanted.title(generated=True), "test", key), origin, lambda: arrays)
+    shape = (count * wanted.frames, *clean.x.shape[1:])
+    arrays = Stream(shape, chunks), np.repeat(clean.y[:count], wanted.frames)
+    return keep(place, origin, lambda: arrays)

@@ -14,7 +14,8 @@ are there, finds nothing missing, checks the model and joins what they wrote.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +29,7 @@ from harness.core import paths, process
 from harness.core.errors import UserError
 from harness.core.paths import canonical, seed_from
 from harness.core.process import Cost, Progress
-from harness.data import Images, load
+from harness.data import Images, frames, load
 from harness.evaluation.probing import EXAMPLES, Check, evaluate_family, inspect
 from harness.evaluation.records import (
     Part,
@@ -55,6 +56,10 @@ _LOWER = (
 _FOLDED_ON = 16  # images that compare a folded copy with its network
 
 
+# While a batch is computed; it is told the progress line, how many batches are done, and the probe.
+Inside = Callable[[tuple[Progress, int, Probe]], AbstractContextManager[Any]]
+
+
 @dataclass(frozen=True)
 class _Work:
     """A model, what is asked of it, and the images."""
@@ -64,11 +69,15 @@ class _Work:
     weights: str  # a checksum
     results: Path
     device: torch.device
+    whole: bool = True  # corrupted sets, also where fewer images are asked for: other models share them
+    inside: Inside = nullcontext  # shows progress in a batch
 
     @cached_property
     def sets(self) -> dict[str, Images]:
-        names = dict.fromkeys(probe.dataset for probe in self.evaluation.probes)
-        return {name: load(name, "test") for name in names}
+        most: dict[str, int] = defaultdict(int)
+        for probe in self.evaluation.probes:
+            most[probe.dataset] = max(most[probe.dataset], probe.examples // frames(probe.dataset))
+        return {name: load(name, "test", None if self.whole else n) for name, n in most.items()}
 
     def fold(self) -> str | None:
         """Look for layers to fold in a network that names none; what was done goes into the records."""
@@ -113,7 +122,8 @@ class _Work:
             label = f"evaluate {self.evaluation.run}{which}  {number + 1}/{len(each)} {names}"
             progress = Progress(label, len(own))
             for done, (count, start) in enumerate(own):
-                yield from self._batch(family, images, count, start)
+                with self.inside((progress, done, family[-1])):
+                    yield from self._batch(family, images, count, start)
                 progress.update(done + 1)
                 process.check()
 
@@ -151,10 +161,16 @@ def families(probes: Iterable[Probe]) -> list[list[Probe]]:
 
 
 def evaluate_part(
-    evaluation: EvalRun, model: nn.Module, weights: str, results: Path, device: torch.device, part: Part
+    evaluation: EvalRun,
+    model: nn.Module,
+    weights: str,
+    results: Path,
+    device: torch.device,
+    part: Part,
+    **theirs: Any,
 ) -> None:
     """Compute a part's batches; `evaluate` joins them with those of the other parts."""
-    work = _Work(evaluation, model, weights, results, device)
+    work = _Work(evaluation, model, weights, results, device, **theirs)
     work.fold()
     known, _ = work.earlier()
     missing = [probe for probe in evaluation.probes if probe.id not in known]
@@ -168,13 +184,15 @@ def evaluate(
     results: Path,
     device: torch.device,
     trained: dict[str, Any] | None = None,
+    **theirs: Any,
 ) -> None:
     """Write the records of a model in eval mode, computing only what is not there yet.
 
     `weights` is a checksum: records of other weights, or of other images, do not count.
-    `trained` is what is known of the training and kept with the records.
+    `trained` is what is known of the training and kept with the records. `theirs` are `whole`
+    and `inside` of `_Work`, for networks that are not ours.
     """
-    work = _Work(evaluation, model, weights, results, device)
+    work = _Work(evaluation, model, weights, results, device, **theirs)
     folding = work.fold()
     known, spent = work.earlier()
     shards: dict[str, list[Record]] = defaultdict(list)

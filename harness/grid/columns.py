@@ -141,7 +141,7 @@ class Columns:
     def probe(self, column: str, dataset: str, protocol: str = PROTOCOLS[0]) -> Probe:
         """The record behind a column that is an attack."""
         attack, test = self._attack(self.column(column, protocol), dataset), self.scale["test"]
-        return Probe(dataset, self.examples(dataset), attack, test["batch_size"])
+        return Probe(dataset, self.examples(dataset), attack, test["batch_size"], test.get("seed", 0))
 
     def _attack(self, entry: Config, dataset: str) -> Staged | None:
         """The attack of a column; the grid may name a registry of its own as `attacks`."""

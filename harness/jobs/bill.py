@@ -24,8 +24,8 @@ from harness.core.paths import canonical, fingerprint
 from harness.core.process import lasting
 from harness.data import count
 from harness.data.sets import SETS
-from harness.grid.columns import Probe
 from harness.grid.plan import Plan
+from harness.grid.work import of_evaluation
 from harness.training.contracts import Method
 from harness.training.runs import TrainRun
 
@@ -89,20 +89,6 @@ def shape(method: Method) -> str:
         return None if isinstance(value, float) else value
 
     return fingerprint(discrete(canonical(getattr(method, "serial", method))))
-
-
-@cache
-def of_evaluation(probes: tuple[Probe, ...]) -> Work:
-    """The work of a model's probes; those that share a run cost as much as the longest."""
-    families: dict[str, Work] = defaultdict(Work)
-    for probe in probes:
-        work = Work(forward=1)
-        if probe.attack:
-            work += Work(forward=len(probe.attack.stages))
-            work += probe.attack.work(SETS[probe.dataset].classes)
-        family = probe.id if probe.heat else probe.family
-        families[family] = max(families[family], work * probe.examples, key=lambda w: w.all_forward)
-    return sum(families.values(), Work())
 
 
 def of_training(run: TrainRun, rate: Rate) -> Work:

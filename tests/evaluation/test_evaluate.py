@@ -308,16 +308,8 @@ def test_somebody_elses_model(tmp_path):
     torch.manual_seed(0)
     weights = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)).state_dict()
     save_file(weights, tmp_path / "w.safetensors")
-    words = [
-        "--model",
-        "net.py:build",
-        "--weights",
-        "w.safetensors",
-        "--data",
-        "digits",
-        "--scale",
-        "ci",
-    ]
+    words = ["--model", "net.py:build", "--weights", "w.safetensors", "--data", "digits"]
+    words += ["--scale", "ci", "--attacks", "all", "--examples", "60"]
     done = command("harness", "evaluate", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (report,) = (tmp_path / "results" / "external").glob("*/report.md")
@@ -328,7 +320,7 @@ def test_somebody_elses_model(tmp_path):
     for wrong, message in (
         (["--model", "net.py:bild", "--data", "digits"], "a function 'bild'"),
         (["--model", "nt.py:build", "--data", "digits"], "path.py:function"),
-        (["--model", "net.py:build"], "--data cifar10"),
+        (["--model", "net.py:build"], "expected cifar10, found its stand-in"),
         (["--model", "net.py:build", "--data", "digits", "--attacks", "PGD21"], "known column"),
     ):
         found = command("harness", "evaluate", *wrong, "--scale", "ci", cwd=tmp_path)

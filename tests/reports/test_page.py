@@ -1,6 +1,5 @@
 """The page, in a real Chromium: no error, no network, sortable, reachable, readable, harmless."""
 
-import argparse
 import base64
 import copy
 import dataclasses
@@ -14,9 +13,8 @@ from browser import Browser, chromium
 from conftest import ARTEFACT, METHODS
 
 from harness.core.files import write_json
-from harness.evaluation.trust import Check
+from harness.external.report import Report
 from harness.grid.plan import Plan
-from harness.reports.external import write_report
 from harness.reports.figures.themed import themed
 from harness.reports.page.build import write_page
 from harness.reports.page.finding import Axis, said
@@ -476,11 +474,15 @@ def test_a_script_that_is_not_the_pages_own_cannot_run(opened):
 
 
 def test_the_report_of_somebody_elses_model(chrome, tmp_path):
-    options = argparse.Namespace(model=f"net.py:{HOSTILE}", data="digits")
     rows = [("NAT", 90.0, 80.0, 95.0, 60, 0), ("PGD20", 5.0, 1.0, 9.0, 60, 20)]
     rows += [("AA", 10.0, 4.0, 17.0, 60, 100)]
-    table = pd.DataFrame(rows, columns=["column", "accuracy", "low", "high", "n", "gradient_calls"])
-    write_report(tmp_path, options, table, [Check("usable gradients", False, "none", "linf")])
+    table = pd.DataFrame(rows, columns=["column", "percent", "low", "high", "n", "gradient_calls"])
+    table = table.assign(norm="linf", eps="8/255", measures="accuracy", doubts=HOSTILE)
+    checks = pd.DataFrame(
+        [("usable gradients", "linf", "failed", HOSTILE)], columns=["check", "norm", "verdict", "found"]
+    )
+    about = {"model": f"net.py:{HOSTILE}", "images": "digits", "weights": f"/{'long' * 90}/{HOSTILE}"}
+    Report(table, table, checks, (HOSTILE,), about, tmp_path).save()
     chrome.problems.clear()
     chrome.open(tmp_path / "report.html", width=320)
     assert HOSTILE in chrome.value("document.querySelector('h1').textContent")
