@@ -108,7 +108,7 @@ def sign(figure: Figure, source: Source, drawn: pd.DataFrame) -> None:
     words = [f"{plan.network(artefact.rows[0].network)} on {source.dataset}"]
     if artefact.columns:
         words.append(f"n = {len(source.labels)} test images")
-    if "low" in drawn:
+    if "low" in drawn and artefact.columns:
         words.append("bars are 95 % intervals")
     if artefact.autoattack:
         shortened = f", shortened to {budget(plan)}" if budget(plan) else ""
