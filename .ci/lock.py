@@ -37,7 +37,10 @@ def main() -> None:
         "--ignore-installed",
     ]
     resolved = subprocess.run(
-        [*pip, "--report", "-", ".[test,slurm]"], cwd=ROOT, stdout=subprocess.PIPE, check=True
+        [*pip, "--report", "-", ".[test,slurm,export,docs]"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
     )
     packages = [entry["metadata"] for entry in json.loads(resolved.stdout)["install"]]
     pins = sorted((f"{package['name']}=={package['version']}" for package in packages), key=str.lower)

@@ -9,6 +9,7 @@ from harness.core.errors import unknown
 GROUPS = {
     "your own model": {
         "evaluate": ("harness.jobs.evaluate", "attacks and trust checks on any torch classifier"),
+        "export": ("harness.reports.export.command", "Parquet, RobustBench's JSON, model card, hub"),
         "data": ("harness.data.listing", "the data sets: classes, images, where they come from"),
         "fetch": ("harness.data.fetch", "download data sets and compare their checksums"),
     },

@@ -12,6 +12,7 @@ from harness.grid.plan import Plan
 from harness.grid.specs import read_spec
 from harness.machine import distributed, launch
 from harness.machine.device import DEVICES, enough_memory, set_up
+from harness.training.curves import curves
 from harness.training.runs import indivisible
 from harness.training.train import rehearse, train
 
@@ -41,6 +42,11 @@ def main() -> None:
     parser.add_argument(
         "--rehearse", type=positive, metavar="N", help="N steps only; nothing is written"
     )
+    parser.add_argument(
+        "--curves",
+        metavar="HOW",
+        help="live curves: tensorboard:FOLDER, or module:function for each epoch",
+    )
     options = parser.parse_args()
     if options.spec:
         run, wanted = read_spec(options.spec), 1
@@ -62,5 +68,7 @@ def main() -> None:
         else:
             folder = paths.model(options.results, run.id).parent
             with only_one(folder, f"training of {run.id}") if distributed.leads() else nullcontext():
-                train(run, options.results, device)
+                leads = options.curves and distributed.leads()
+                live = curves(options.curves, run.id) if leads else None
+                train(run, options.results, device, live)
     distributed.leave()

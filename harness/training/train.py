@@ -26,6 +26,7 @@ from harness.machine.synchronized import synchronize
 from harness.models.networks import load_model, new_model
 from harness.training.batches import Batches, seeded, whole
 from harness.training.contracts import Clock, Lab, Training
+from harness.training.curves import Curves, show
 from harness.training.epochs import Position, Selector, Watcher, read_checkpoint, save_checkpoint
 from harness.training.runs import TrainRun
 
@@ -58,10 +59,13 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
     )
 
 
-def train(run: TrainRun, results: Path, device: torch.device) -> None:
-    """Train a run to its end, from its checkpoint if it has one, and write its model."""
+def train(run: TrainRun, results: Path, device: torch.device, curves: Curves | None = None) -> None:
+    """Train a run to its end, from its checkpoint if it has one, and write its model.
+
+    `curves` is called with each row of its history: harness/training/curves.py.
+    """
     with run.recipe.arithmetic.applied():
-        _train(LiveRun(run, results, device))
+        _train(LiveRun(run, results, device, curves))
 
 
 def _train(live: "LiveRun") -> None:
@@ -87,7 +91,9 @@ def _train(live: "LiveRun") -> None:
 class LiveRun:
     """A run while it trains: its data, networks, position and cost."""
 
-    def __init__(self, run: TrainRun, results: Path, device: torch.device) -> None:
+    def __init__(
+        self, run: TrainRun, results: Path, device: torch.device, curves: Curves | None = None
+    ) -> None:
         self.began, self.cost_before = Cost.now(), Cost()
         torch.manual_seed(seed_from(run.seed, "global"))  # for layers that draw, such as dropout
         self.run, self.results, self.device = run, results, device
@@ -96,6 +102,9 @@ class LiveRun:
         self.selector, self.watcher = Selector(run, device), Watcher(run, lab)
         self.at, self.checkpoint = Position(), paths.checkpoint(results, run.id)
         self._resume()
+        self.curves = curves if distributed.leads() else None
+        for row in self.at.history:
+            self._draw(row)
         self.epochs, self.steps = run.recipe.epochs, self.batches.steps_per_epoch
         done = self.at.epoch * self.steps + self.at.step
         self.progress = Progress(f"train {run.id}", self.epochs * self.steps, done)
@@ -144,8 +153,12 @@ class LiveRun:
                 measured = self.selector.judge(self.training, epoch)
                 measured |= self.watcher.measure(self.training, last_step)
         self.at = self.at.after_epoch(measured)
+        self._draw(self.at.history[-1])
         if self.at.epoch < self.epochs:
             self.save()
+
+    def _draw(self, row: Mapping[str, float]) -> None:
+        self.curves = self.curves and show(self.curves, row)
 
     def save(self) -> None:
         """Write a checkpoint of this moment."""

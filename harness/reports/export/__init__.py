@@ -1,0 +1,1 @@
+"""What leaves this project: Parquet, RobustBench's JSON, a model card, a hub. Torch-free."""
