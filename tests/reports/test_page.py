@@ -15,7 +15,8 @@ from conftest import ARTEFACT, METHODS
 from harness.core.files import write_json
 from harness.external.report import Report
 from harness.grid.plan import Plan
-from harness.reports.figures.themed import themed
+from harness.reports.figures.style import pretty
+from harness.reports.figures.themed import SETTINGS, themed
 from harness.reports.page.build import write_page
 from harness.reports.page.finding import Axis, said
 from harness.reports.page.render import duration, span, symbols
@@ -46,7 +47,10 @@ def add_figure(plan, reports, caption):
     plan.artefacts = {ARTEFACT: plan.artefact(ARTEFACT), FIGURE: figure}
     path, drawn = reports / "ci" / "figures" / f"{FIGURE}.svg", io.BytesIO()
     path.parent.mkdir(parents=True)
-    plt.figure(figsize=(4, 3)).savefig(drawn, format="svg")
+    with plt.rc_context(SETTINGS):
+        picture = plt.figure(figsize=(4, 3))
+        picture.suptitle(pretty(caption))
+        picture.savefig(drawn, format="svg")
     path.write_bytes(themed(drawn.getvalue()))
     write_json(path.with_suffix(".json"), {})
     plt.close("all")
@@ -459,6 +463,8 @@ def test_hostile_text_does_nothing(chrome, built, grid, tmp_path):
     label = chrome.value("document.querySelector('#tables .scroll').getAttribute('aria-label')")
     assert label.startswith(HOSTILE)
     assert HOSTILE in chrome.value("document.images[0].alt")
+    drawn = "document.images[0].decode().then(() => decodeURIComponent(document.images[0].src))"
+    assert HOSTILE.split("><")[-1][:-1] in chrome.value(f"await {drawn}")  # its letters, as letters
     assert chrome.value("document.scripts.length") == 1
     assert chrome.value("document.images.length") == 1
     assert chrome.problems == []

@@ -18,7 +18,7 @@ from harness.reports.palette import in_the_dark
 SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "figure"}  # the same figure, the same bytes
 _SVG, _LINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 _PNG, _WEBP = "data:image/png;base64,", "data:image/webp;base64,"
-_QUALITY = 75
+_QUALITY = 65
 _INK = "#000000"  # of what names no colour
 _PLACES = ("d", "x", "y", "width", "height", "transform", "points")
 _ALL = (
