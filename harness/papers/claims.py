@@ -23,10 +23,11 @@ from harness.grid.artefacts import rows_of
 from harness.grid.plan import Plan, reported
 from harness.grid.specs import standard
 from harness.papers.comparisons import Every, Number, Tree, comparisons
-from harness.papers.measured import BEST_EPOCH, Measured, planned_cells
+from harness.papers.measured import Measured, planned_cells
 from harness.papers.printed import Printed
 from harness.papers.published import Papers
 from harness.papers.relations import Statement, tree
+from harness.papers.trainings import QUANTITIES
 from harness.papers.verdicts import LEVEL, Verdict
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _check_names(statement: Statement, groups: Entry, plan: Plan, where: str) ->
 
 
 def _known(kind: str, artefact: str, grid: Entry) -> set[str]:
-    own = {"method": rows_of(grid, grid["artefacts"].get(artefact, {})), "column": [BEST_EPOCH]}
+    own = {"method": rows_of(grid, grid["artefacts"].get(artefact, {})), "column": QUANTITIES}
     return {*grid[f"{kind}s"], *own.get(kind, ())}
 
 
@@ -137,9 +138,10 @@ def _methods(written: str | list[str], groups: Entry, rows: list[str]) -> list[s
 
 
 def runs(plan: Plan, claims: list[Claim]) -> list[str]:
-    """The runs whose records the claims need."""
+    """The runs whose records the claims need; figures of trainings have none."""
     found = planned_cells(plan, [number for claim in claims for number in claim.accuracies])
-    return list(dict.fromkeys(run for some in found.values() for cell in some for run in cell.runs))
+    named = dict.fromkeys(run for some in found.values() for cell in some for run in cell.runs)
+    return [run for run in named if run in plan.evaluations]
 
 
 def judge(plan: Plan, claims: list[Claim], results: Path, reports: Path) -> pd.DataFrame:

@@ -16,11 +16,11 @@ from harness.grid.artefacts import Cell
 from harness.grid.columns import Column, Formula
 from harness.grid.plan import Plan
 from harness.papers.comparisons import Comparison, Evidence, MissingError, Number, Source
+from harness.papers.trainings import BEST_EPOCH, QUANTITIES
 from harness.papers.unpaired import deviation_test, subset_test, welch_test
 
-BEST_EPOCH = "best_epoch"  # not a column of a table: it comes from a run's description
-UNITS = {"minutes": " minutes", BEST_EPOCH: " % of the epochs"}
-_EPOCH = Column(BEST_EPOCH, Formula("measured", (BEST_EPOCH,)))
+UNITS = {"minutes": " minutes", **{name: unit for name, (unit, _) in QUANTITIES.items()}}
+_OF_TRAININGS = [Column(name, Formula("measured", (name,))) for name in QUANTITIES]
 _key = attrgetter("dataset", "network", "method", "column")
 
 
@@ -29,9 +29,11 @@ def planned_cells(plan: Plan, numbers: Iterable[Number]) -> dict[Number, list[Ce
     numbers = list(dict.fromkeys(numbers))
     rows: dict[tuple, dict[str, Cell]] = {}  # artefact, data set, network, method -> by column
     for name in {number.artefact for number in numbers} & plan.artefacts.keys():
+        for row in plan.artefacts[name].rows:
+            own = [Cell(row.method, row.dataset, row.network, row.runs, of) for of in _OF_TRAININGS]
+            rows[name, row.dataset, row.network, row.method] = {cell.column: cell for cell in own}
         for cell in plan.artefacts[name].cells:
-            epoch = replace(cell, meaning=_EPOCH)
-            rows.setdefault((name, *_key(cell)[:3]), {BEST_EPOCH: epoch})[cell.column] = cell
+            rows[name, *_key(cell)[:3]][cell.column] = cell
     known = {number: rows.get((number.artefact, *number.row), {}) for number in numbers}
     return {n: [row[column] for column in n.columns if column in row] for n, row in known.items()}
 
@@ -43,12 +45,16 @@ class Measured(Source):
         super().__init__(plan)
         self.plan, self.results = plan, results
         self._cells = planned_cells(plan, numbers)
+        named = {number.artefact for number in self._cells} & plan.artefacts.keys()
+        there = {name for name in named if checks_path(reports, plan, name).exists()}
         self._failed = {  # (artefact, run) -> failed trust checks; of artefacts that are built
             (name, run): [check for check in about["checks"] if not check.ok]
-            for name in {number.artefact for number in self._cells} & plan.artefacts.keys()
-            if checks_path(reports, plan, name).exists()
+            for name in there
             for run, about in read_checks(plan, name, reports).items()
         }
+        for name in there:  # a figure of trainings checks no model
+            if not plan.artefacts[name].columns:
+                self._failed |= {(name, run): [] for run in plan.artefacts[name].runs}
         self._values: dict[tuple[str, Cell], np.ndarray] = {}  # (run, cell) -> image by image
         self._labels: dict[str, dict[str, np.ndarray]] = {}  # run -> data set -> classes
         built: dict[str, list[Cell]] = {}
@@ -174,20 +180,22 @@ class Measured(Source):
         }
 
     def _read(self, run: str, cells: list[Cell]) -> None:
-        evaluation = self.plan.evaluations[run]
-        if not paths.records(self.results, evaluation.id).exists():
+        of_training = [cell for cell in cells if cell.column in QUANTITIES]
+        for cell in of_training if paths.description(self.results, run).exists() else ():
+            _, measure = QUANTITIES[cell.column]
+            found = measure(self.results, self.plan.run(run))
+            if found is not None:
+                self._values[run, cell] = np.array([found])
+        evaluation = self.plan.evaluations.get(run)
+        if evaluation is None or not paths.records(self.results, evaluation.id).exists():
             return
         records, about = read_evaluation(self.results, evaluation)
         self._labels[run] = about["labels"]
-        for cell in cells:
+        for cell in (cell for cell in cells if cell not in of_training):
             if cell.formula.op != "measured":
                 self._values[run, cell] = value(cell.formula, records)
-            elif cell.column != BEST_EPOCH:
+            else:
                 self._values[run, cell] = np.array([about["trained"]["seconds"] / 60])
-            elif paths.description(self.results, run).exists():
-                deployed = paths.read_description(self.results, run)["deployed_epoch"]
-                share = 100 * deployed / self.plan.run(run).recipe.epochs
-                self._values[run, cell] = np.array([share])
 
     def _values_of(self, number: Number) -> np.ndarray:
         """An accuracy image by image: rows are seeds, columns images."""
