@@ -12,6 +12,7 @@ import numpy as np
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C3B")
 DARK_PAPER, DARK_INK = "#1c2024", "#e4e2dc"  # --raised and --ink of the page in the dark
+ON_PICTURE = "#010101"  # letters on a picture that stays as it is, as they do: dark in both themes
 _TO_CONES = np.array(
     [
         [0.4122214708, 0.5363325363, 0.0514459929],
@@ -46,6 +47,8 @@ def place_of(method: str, labels: Iterable[str]) -> int:
 @cache
 def in_the_dark(light: str) -> str:
     """Grey goes from paper to ink; a colour keeps its hue and becomes lighter."""
+    if light == ON_PICTURE:
+        return light
     lab = oklab([light])[0]
     if np.hypot(*lab[1:]) < _GREY:
         paper, ink = _rgb([DARK_PAPER, DARK_INK])

@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from harness.reports.palette import DARK_INK, DARK_PAPER, PALETTE, colour, in_the_dark, oklab
+from harness.reports.palette import (
+    DARK_INK,
+    DARK_PAPER,
+    ON_PICTURE,
+    PALETTE,
+    colour,
+    in_the_dark,
+    oklab,
+)
 
 MANY = 70  # the grid has 64 labels
 
@@ -32,5 +40,6 @@ def test_a_new_colour_changes_none_before_it():
 def test_in_the_dark_paper_and_ink_change_places():
     assert in_the_dark("#ffffff") == DARK_PAPER
     assert in_the_dark("#000000") == DARK_INK
+    assert in_the_dark(ON_PICTURE) == ON_PICTURE
     lightness = oklab([in_the_dark(colour(place)) for place in range(MANY)])[:, 0]
     assert lightness.min() > oklab([DARK_PAPER])[0, 0] + 0.3

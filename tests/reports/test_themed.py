@@ -13,6 +13,7 @@ from PIL import Image
 from drills.labels import HOSTILE
 from harness.reports.figures.style import pretty
 from harness.reports.figures.themed import SETTINGS, themed
+from harness.reports.palette import ON_PICTURE
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -54,9 +55,27 @@ def test_photographs_are_webp():
     drawn = svg_of(photograph=True)
     root = ElementTree.fromstring(themed(drawn))
     (image,) = root.iter(f"{SVG}image")
+    assert webp(image).format == "WEBP"
+
+
+def webp(image):
     kind, _, data = image.get("href").partition(",")
     assert kind == "data:image/webp;base64"
-    assert Image.open(io.BytesIO(base64.b64decode(data))).format == "WEBP"
+    return Image.open(io.BytesIO(base64.b64decode(data)))
+
+
+def test_a_table_in_colours_is_kept_to_the_bit_and_letters_on_it_stay_dark():
+    with pyplot.rc_context(SETTINGS):
+        figure, axes = pyplot.subplots(figsize=(2, 2))
+        axes.imshow([[0, 1], [1, 0]], cmap="Blues")
+        axes.text(0, 0, "50", color=ON_PICTURE)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg")
+        pyplot.close(figure)
+    text = themed(buffer.getvalue()).decode()
+    (image,) = ElementTree.fromstring(text).iter(f"{SVG}image")
+    assert len(webp(image).convert("RGB").getcolors()) == 2
+    assert text.count(f"--c010101: {ON_PICTURE}") == 2  # in the light and in the dark
 
 
 @pytest.mark.parametrize("label", HOSTILE)

@@ -12,6 +12,7 @@ from harness.core.statistics import mcnemar
 from harness.evaluation.records import value
 from harness.reports.figures.source import Source
 from harness.reports.figures.style import panels, pretty
+from harness.reports.palette import ON_PICTURE
 
 _CELL = 0.3  # inches
 _LABELS = 2.1  # inches beside the cells, for the longest label
@@ -70,7 +71,7 @@ def _matrix(axes: Axes, shares: np.ndarray, labels: list[str], largest: float) -
     for (down, across), share in np.ndenumerate(shares):
         bold = "bold" if down == across else "normal"
         text: Any = {"ha": "center", "va": "center", "fontsize": 6, "fontweight": bold}
-        axes.text(across, down, f"{share:.0f}", **text)
+        axes.text(across, down, f"{share:.0f}", color=ON_PICTURE, **text)
     axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right", fontsize=7)
     axes.set_yticks(range(len(labels)), labels, fontsize=7)
     axes.grid(visible=False)

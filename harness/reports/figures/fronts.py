@@ -14,6 +14,7 @@ from harness.evaluation.records import value
 from harness.grid.artefacts import VARIANT, Panel
 from harness.reports.figures.source import Source
 from harness.reports.figures.style import PERCENT, numbered, pretty, whiskers
+from harness.reports.palette import ON_PICTURE
 
 AREA, ABOVE = "area", "above "  # columns of the CSV that no column of the grid is
 
@@ -98,7 +99,7 @@ def _who_is_above(axes: Axes, names: list[str], tested: pd.DataFrame) -> None:
         above, below = int((own.low > 0).sum()), int((own.high < 0).sum())
         share[down, across] = (above - below) / len(own)
         text = f"{above} above\n{below} below\n{len(own) - above - below} open"
-        axes.text(across, down, text, ha="center", va="center", fontsize=7)
+        axes.text(across, down, text, ha="center", va="center", fontsize=7, color=ON_PICTURE)
     axes.imshow(share, cmap="PuOr", vmin=-1.6, vmax=1.6)
     labels = [pretty(name.replace(": ", ":\n")) for name in names]
     axes.set_xticks(range(len(names)), labels, rotation=45, ha="right", fontsize=7)

@@ -86,7 +86,8 @@ def _unwrap(parent: Element) -> None:
 def _webp(source: str) -> str:
     buffer, png = io.BytesIO(), base64.b64decode(source.removeprefix(_PNG))
     with Image.open(io.BytesIO(png)) as image:
-        image.save(buffer, "WEBP", quality=_QUALITY)
+        few = image.getcolors() is not None  # a table in colours, and no photograph
+        image.save(buffer, "WEBP", quality=_QUALITY, lossless=few)
     return _WEBP + base64.b64encode(buffer.getvalue()).decode()
 
 
