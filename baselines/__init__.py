@@ -16,6 +16,7 @@ from baselines.ramp import RAMP
 from baselines.rmc import RMC
 from baselines.rst import RST
 from baselines.score import SCORE
+from baselines.statistics import Statistics
 from baselines.trades import TRADES
 
 METHODS: dict[str, type] = {
@@ -36,4 +37,5 @@ METHODS: dict[str, type] = {
     "ramp": RAMP,
     "fast_at": FastAT,
     "imagenet_at": ImageNetAT,
+    "statistics": Statistics,
 }

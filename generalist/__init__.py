@@ -3,11 +3,5 @@
 from baselines import METHODS as BASELINES
 from generalist.generalist import Generalist
 from harness.training.averaged import Averaged
-from harness.training.statistics import Statistics
 
-METHODS: dict[str, type] = {
-    **BASELINES,
-    "averaged": Averaged,
-    "statistics": Statistics,
-    "generalist": Generalist,
-}
+METHODS: dict[str, type] = {**BASELINES, "averaged": Averaged, "generalist": Generalist}

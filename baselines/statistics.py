@@ -1,12 +1,15 @@
-"""A trained network whose BatchNorm statistics are estimated anew; no weight changes.
+"""BatchNorm statistics estimated anew (SWA): Izmailov, Podoprikhin, Garipov, Vetrov, Wilson, UAI 2018.
 
-A moving average of networks has an average of their statistics, which may fit none of its layers. So
-Izmailov et al. (UAI 2018, arXiv 1803.05407) pass over the training images once more when weights are
-averaged. Here that is a control: it shows whether a mixture is held back by its statistics.
+No weight of a trained network changes. A moving average of networks has an average of their statistics,
+which may fit none of its layers; so the paper (arXiv 1803.05407) passes over the training images once
+more when weights are averaged. Here that is a control: is a mixture held back by its statistics?
 
 In the first epoch each batch, augmented as in training, is passed forward once; a statistic is the mean
 over these batches. With a threat the images are attacked first, on the network as it was. Later epochs,
 where a scale asks for them, change nothing.
+
+Certain: one pass, the mean over batches. Guess: the augmentation stays; attacked images are ours.
+Compared: not compared.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import LINF, clocks
 
-from harness.training.statistics import Statistics
+from baselines.statistics import Statistics
 
 
 @pytest.fixture
