@@ -14,7 +14,7 @@ ifneq ($(TORCH),$(shell cat .venv/ready 2>/dev/null))
 .PHONY: .venv/ready
 endif
 
-.PHONY: reproduce test coverage test-device gpu-check test-slurm lint types bench drills lock clean help
+.PHONY: reproduce check test coverage test-device gpu-check test-slurm lint types bench drills lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## */: /'
@@ -25,6 +25,9 @@ reproduce: .venv/ready  ## build every table and figure at smoke scale, and the 
 
 test: lint types  ## lint, types, unit tests and a small DAG
 	$(BIN)/pytest -n $(CORES) --dist loadfile $(COVER)  # a file's tests share what they built
+
+check: lint types  ## before each commit: lint, types and the fast tests, in a minute
+	$(BIN)/pytest -n $(CORES) --dist loadfile -m "not slow"
 
 test-device: .venv/ready  ## what meets a GPU, on a pretend one: two minutes, with g++
 	$(BIN)/python tests/device/run.py -n $(CORES) --dist loadfile

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
+import shutil
 import signal
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +23,7 @@ from harness.attacks.attack import Threat
 from harness.attacks.balls import Ball
 from harness.core.config import ROOT as ROOT
 from harness.core.config import read_grid
+from harness.core.files import whole_folder
 from harness.data import load
 from harness.evaluation.records import Records, read_records
 from harness.grid.plan import Plan
@@ -35,9 +38,44 @@ L2 = Threat(Ball("l2", Fraction(128, 255)), Fraction(40, 255), 3)
 ARTEFACT = "cvpr23_table1a"  # of the small build
 METHODS = ["nt", "at", "trades6", "generalist_d_nt_linf"]
 
+# What `make check` leaves to `make test`: most of these start processes, each of which imports torch.
+# A third of the tests, and four fifths of the CPU time (benchmarks/README.md).
+SLOW = (
+    "attacks/test_autoattack.py",
+    "baselines/test_contract.py",
+    "chain",
+    "core/test_commands.py",
+    "evaluation/test_evaluate.py",
+    "evaluation/test_parts.py",
+    "generalist",
+    "grid/test_mutations.py",
+    "jobs/test_zygote.py",
+    "machine/test_distributed.py",
+    "machine/test_gpus.py",
+    "reports/test_compare.py",
+    "reports/test_figures.py",
+    "reports/test_page.py",
+    "repository/test_drills.py",
+    "repository/test_guides.py",
+    "repository/test_wheel.py",
+    "training/test_precision.py",
+    "training/test_train.py",
+    "training/test_watch.py",
+)
+
 torch.set_num_threads(1)
 # `make test &`: a shell's background job ignores Ctrl-C, and so would every command that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    slow = [here / name for name in SLOW]
+    for path in slow:
+        assert path.exists(), path
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in slow):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
@@ -136,9 +174,17 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory, grid: Path) -> Path:
-    """That grid, built by Snakemake at the test scale: a folder with results and reports."""
-    folder = tmp_path_factory.mktemp("built")
-    done = snakemake(cwd=folder, grid=grid)
-    assert done.returncode == 0, said(done)
-    return folder
+def built(tmp_path_factory: pytest.TempPathFactory, grid: Path, worker_id: str) -> Path:
+    """That grid, built by Snakemake at the test scale: a folder with results and reports.
+
+    Built once for all workers of pytest-xdist: each has a copy of its own, which its tests may change.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = (base if worker_id == "master" else base.parent) / "built_once"
+    with (shared.parent / "built_once.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not shared.exists():
+            with whole_folder(shared) as folder:
+                done = snakemake(cwd=folder, grid=grid)
+                assert done.returncode == 0, said(done)
+    return shutil.copytree(shared, tmp_path_factory.mktemp("built"), dirs_exist_ok=True)

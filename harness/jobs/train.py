@@ -10,11 +10,8 @@ from harness.core.errors import expected
 from harness.core.files import only_one
 from harness.grid.plan import Plan
 from harness.grid.specs import read_spec
-from harness.machine import distributed, launch
-from harness.machine.device import DEVICES, enough_memory, set_up
-from harness.training.curves import curves
+from harness.machine.device import DEVICES
 from harness.training.runs import indivisible
-from harness.training.train import rehearse, train
 
 _REMEDY = (
     "lower batch_size in the recipe of its scale (config/scales) or of the grid (config/grid.yaml), or "
@@ -53,6 +50,12 @@ def main() -> None:
     else:
         plan = Plan.read(options.scale, options.grid)
         run, wanted = plan.run(options.run), plan.data_parallel(options.run)
+    # Here, not above: a mistake in the words is said without the seconds that torch takes.
+    from harness.machine import distributed, launch
+    from harness.machine.device import enough_memory, set_up
+    from harness.training.curves import curves
+    from harness.training.train import rehearse, train
+
     set_up(options.threads)
     count = launch.started() or launch.affordable(options.data_parallel or wanted, options.device)
     for reason in indivisible(run) if count > 1 else ():

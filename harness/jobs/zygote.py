@@ -31,7 +31,14 @@ from harness.core.errors import expected, run_command
 from harness.jobs.start import ADDRESS, STARTED, STOP, control_group
 
 # The last ones are what torch's optimizers and AutoAttack import on first use.
-IMPORTS = ("harness.jobs.train", "harness.jobs.evaluate", "torch._dynamo", "pyautoattack")
+IMPORTS = (
+    "harness.jobs.train",
+    "harness.training.train",
+    "harness.jobs.evaluate",
+    "harness.evaluation.evaluate",
+    "torch._dynamo",
+    "pyautoattack",
+)
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _LOCKS = 64  # at most, that a client may hand over: harness/machine/gpus.py
 _launched: list[subprocess.Popen] = []  # their pipes stay open as long as this process lives

@@ -41,7 +41,6 @@ def accuracy(tmp_path_factory):
         return dict(zip(SLUGS, pool.map(measure, SLUGS, [results] * len(SLUGS)), strict=True))
 
 
-@pytest.mark.slow
 def test_floors(accuracy):
     print(accuracy)
     assert accuracy["nt"]["NAT"] > 95

@@ -142,12 +142,13 @@ def test_stopped_at_random_moments_it_ends_with_the_same_bits(plan, slug, zygote
 
 
 def test_so_do_learners_in_processes_of_their_own(plan, tmp_path):
-    """They get the signal too, and live on until the training process has their state."""
+    """They get the signal too, and live on until the training process has their state. Three moments:
+    the drill of a stopped learner has twenty (docs/reliability.md)."""
     run, serial = (run_of(plan, f"generalist_d_nt_linf_{how}") for how in ("parallel", "serial"))
     train(serial, tmp_path, CPU)
     words = ["harness", "train", "--scale", "ci", "--run", run.id, "--results", str(tmp_path)]
     checkpoint = paths.checkpoint(tmp_path, run.id)
-    stops = disturbed(lambda: begin(*words), checkpoint, list, seed=0, moments=5)
+    stops = disturbed(lambda: begin(*words), checkpoint, list, seed=0, moments=3)
     assert any("steps" in said for said in stops), stops
     assert outcome(tmp_path, run) == outcome(tmp_path, serial)
     print(f"{len(stops)} stops within the run")

@@ -162,9 +162,11 @@ def test_dependencies_point_one_way(package):
 TORCH_FREE = (
     "cli",
     "grid.plan",
+    "jobs.evaluate",
     "jobs.plan",
     "jobs.resources",
     "jobs.start",
+    "jobs.train",
     "papers.audit",
     "papers.claims",
     "reports.tables",
@@ -173,11 +175,25 @@ TORCH_FREE = (
 )
 
 
-@pytest.mark.parametrize("module", [f"harness.{name}" for name in TORCH_FREE])
-def test_planning_and_reporting_never_import_torch(module):
+def test_planning_and_reporting_never_import_torch():
+    """Nor do training and evaluation before they know that there is something to do."""
     code = (
-        f"import sys, {module}; from harness.grid.plan import Plan; plan = Plan.read('paper'); "
-        "plan.evaluations; sys.exit('torch' in sys.modules)"
+        "import importlib, sys; from harness.grid.plan import Plan; Plan.read('paper').evaluations\n"
+        f"for name in {TORCH_FREE}:\n"
+        "    importlib.import_module(f'harness.{name}')\n"
+        "    assert 'torch' not in sys.modules, name"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_the_workflow_reads_needs_neither_pandas_nor_scipy():
+    """Parsing the Snakefile asks which records the claims and the entries of RobustBench need."""
+    code = (
+        "import sys; from harness.grid.plan import Plan; from harness.papers import claims; "
+        "from harness.reports.robustbench import read; import harness.jobs.follow; "
+        "plan = Plan.read('ci'); claims.runs(plan, claims.read(plan)); read(plan); "
+        "sys.exit(bool({'pandas', 'scipy', 'torch'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
