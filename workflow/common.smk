@@ -213,7 +213,9 @@ def report_state(scale, report):
     may be made again, only times can tell.
     """
     reports = reports_of(scale)
-    state, inputs = manifest(scale).state(report, *reports[report]), set(reports[report][0])
+    state, inputs = manifest(scale).state(report, *reports[report]), set(
+        reports[report][0]
+    )
     parts = [
         name
         for name, (_, files) in reports.items()

@@ -9,12 +9,14 @@ from harness.core.errors import expected
 from harness.core.paths import read_description
 from harness.data.sets import SETS
 from harness.data.sources import at_hand
+from harness.evaluation.evaluate import evaluate, evaluate_part
 from harness.evaluation.records import Part
 from harness.external.libraries import LIBRARIES
 from harness.external.question import NORMS
 from harness.grid.plan import Plan
 from harness.grid.specs import read_spec
 from harness.machine.device import DEVICES, pick_device, placed, set_up, torch
+from harness.models.networks import load_model
 
 
 def refuse_other_images(run: str, about: dict[str, Any]) -> None:
@@ -70,18 +72,14 @@ def main() -> None:
     parser.add_argument("--threads", type=positive, help="1 for --run, all cores for --model")
     parser.add_argument("--device", default="auto", help=f"one of {', '.join(DEVICES)}")
     options = parser.parse_args()
-    if options.run:
-        plan = Plan.read(options.scale or "smoke", options.grid)
-        options.spec = plan.evaluation_spec(options.run)
     set_up(options.threads or (torch.get_num_threads() if options.model else 1))
     if options.model:
         evaluate_theirs(options)
         return
-    # Here, not above: a mistake in the words is said without the seconds that torch takes.
-    from harness.evaluation.evaluate import evaluate, evaluate_part
-    from harness.models.networks import load_model
-
     device = pick_device(options.device)
+    if options.run:
+        plan = Plan.read(options.scale or "smoke", options.grid)
+        options.spec = plan.evaluation_spec(options.run)
     wanted = read_spec(options.spec)
     model = placed(load_model(options.results, wanted.run), device)
     about = read_description(options.results, wanted.run)

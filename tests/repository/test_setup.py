@@ -162,7 +162,6 @@ def test_dependencies_point_one_way(package):
 TORCH_FREE = (
     "cli",
     "grid.plan",
-    "jobs.evaluate",
     "jobs.plan",
     "jobs.resources",
     "jobs.start",
@@ -176,7 +175,7 @@ TORCH_FREE = (
 
 
 def test_planning_and_reporting_never_import_torch():
-    """Nor do training and evaluation before they know that there is something to do."""
+    """Nor does a training before it knows what to do."""
     code = (
         "import importlib, sys; from harness.grid.plan import Plan; Plan.read('paper').evaluations\n"
         f"for name in {TORCH_FREE}:\n"
