@@ -208,9 +208,21 @@ def reports_of(scale):
 
 
 @lru_cache
+def due(file):
+    """Is it a record that is older than its model? Then Snakemake makes it again."""
+    record = Path(file)
+    if record.suffix != ".npz" or not record.exists():
+        return False
+    run = record.stem.rpartition("-")[0]
+    made_of = [paths.model(RESULTS, run), paths.description(RESULTS, run)]
+    times = [path.stat().st_mtime_ns for path in made_of if path.exists()]
+    return any(time > record.stat().st_mtime_ns for time in times)
+
+
+@lru_cache
 def report_state(scale, report):
-    """What checksums say of a report: harness/reports/manifest.py. If another report that it is made of
-    may be made again, only times can tell.
+    """What checksums say of a report: harness/reports/manifest.py. If a record or another report that it
+    is made of may be made again, only times can tell.
     """
     reports = reports_of(scale)
     state, inputs = manifest(scale).state(report, *reports[report]), set(
@@ -221,9 +233,10 @@ def report_state(scale, report):
         for name, (_, files) in reports.items()
         if name not in (report, "manifest") and inputs.intersection(files)
     ]
-    if state == CURRENT and any(report_state(scale, part) != CURRENT for part in parts):
-        return UNKNOWN
-    return state
+    if state != CURRENT:
+        return state
+    again = any(report_state(scale, part) != CURRENT for part in parts)
+    return UNKNOWN if again or any(map(due, inputs)) else CURRENT
 
 
 @lru_cache

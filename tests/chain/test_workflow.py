@@ -124,6 +124,17 @@ def test_a_clone_of_reports_and_records_has_nothing_to_do(built, grid, tmp_path)
     assert counts["table"] == counts["page"] == counts["manifest"] == 1
 
 
+def test_a_record_older_than_its_model_and_all_that_shows_it_are_made_again(built, grid, tmp_path):
+    noted = shutil.ignore_patterns(".snakemake")  # checksums, by which nothing has changed
+    folder = shutil.copytree(built, tmp_path / "built", ignore=noted)
+    model = next((folder / "results" / "models").glob("*-nt-*"))
+    for path in model.iterdir():
+        os.utime(path)
+    counts = planned(snakemake("-n", cwd=folder, grid=grid))
+    assert counts["evaluate"] == counts["table"] == counts["page"] == counts["manifest"] == 1
+    assert "train" not in counts
+
+
 @pytest.fixture
 def less(grid, tmp_path):
     """The grid without one of its rows."""
