@@ -162,6 +162,20 @@ def entries_of(scale):
 
 
 @in_one_sentence
+def leaderboard_files(scale):
+    """Tables that have an AutoAttack number, other people's reports, published numbers."""
+    found = [
+        entry.artefact.name for some in entries_of(scale).values() for entry in some
+    ]
+    tables = [f"reports/{scale}/tables/{name}.csv" for name in dict.fromkeys(found)]
+    printed = [
+        CONFIG / "papers.yaml",
+        ROOT / "reports" / "published" / "robustbench.csv",
+    ]
+    return [*tables, *map(str, [*RESULTS.glob("external/*/report.json"), *printed])]
+
+
+@in_one_sentence
 def entry_files(scale):
     """What RobustBench's entries are made of."""
     from harness.reports.robustbench import read

@@ -19,6 +19,7 @@ GROUPS = {
         "tables": ("harness.reports.tables", "write one table from records"),
         "figures": ("harness.reports.figures.draw", "draw one figure from records"),
         "page": ("harness.reports.page.build", "everything of a scale on one HTML page"),
+        "leaderboard": ("harness.reports.page.leaderboard", "ours, others' and published, on one page"),
         "robustbench": ("harness.reports.robustbench", "trained models in RobustBench's form"),
     },
     "what the numbers say": {

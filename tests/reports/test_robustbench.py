@@ -200,7 +200,7 @@ def test_the_workflow_makes_entries_and_claims_from_records(small, tmp_path):
     grid.write_text(yaml.safe_dump(dict(small.grid)))
     profile = ["--workflow-profile", str(ROOT / "profiles" / "default")]
     words = ["--snakefile", str(ROOT / "Snakefile"), *profile, "--cores", "1"]
-    words += ["claims", "robustbench", "--config", "scale=ci", f"grid={grid}"]
+    words += ["claims", "robustbench", "leaderboard", "--config", "scale=ci", f"grid={grid}"]
     done = command("snakemake", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not (tmp_path / "results" / "models").exists()  # nothing was trained
@@ -208,6 +208,7 @@ def test_the_workflow_makes_entries_and_claims_from_records(small, tmp_path):
     assert "only_89_46" in (report / "claims.csv").read_text()
     assert (report / "claims.md").exists()
     assert len(list((report / "robustbench").glob("*.json"))) == len(entries(small.artefacts))
+    assert "@inproceedings{madry2018," in (report / "leaderboard.html").read_text()
 
 
 def test_other_radii_and_l_1_are_no_entries(plan):

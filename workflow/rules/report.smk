@@ -7,6 +7,7 @@ localrules:
     manifest,
     verdicts,
     robustbench,
+    board,
 
 
 rule table:
@@ -152,3 +153,27 @@ rule robustbench:
         scale=SCALE,
     shell:
         "{params.python:q} -m harness robustbench --grid {params.grid:q} --scale {params.scale:q} > {log:q} 2>&1"
+
+
+# Ours, other people's and published models on one sortable page: `snakemake --cores 2 leaderboard`.
+rule board:
+    input:
+        lambda wildcards: leaderboard_files(wildcards.scale),
+    output:
+        "reports/{scale}/leaderboard.html",
+    log:
+        "results/logs/leaderboard/{scale}.log",
+    benchmark:
+        "results/benchmarks/leaderboard/{scale}.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        python=PYTHON,
+        grid=GRID,
+    shell:
+        "{params.python:q} -m harness leaderboard --grid {params.grid:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
+
+
+rule leaderboard:
+    input:
+        f"reports/{SCALE}/leaderboard.html",
