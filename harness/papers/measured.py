@@ -206,7 +206,11 @@ class Measured(Source):
                 raise MissingError(f"scale {scale} does not build {name}: {reason}")
             raise MissingError(f"scale {scale} does not build", name)
         if len(found) < len(number.columns):
-            keys = [_key(cell) for cell in self.plan.artefacts[name].cells]
+            rows, known = (
+                self.plan.artefacts[name].rows,
+                self.plan.artefacts[name].columns or QUANTITIES,
+            )
+            keys = [(r.dataset, r.network, r.method, column) for r in rows for column in known]
             raise MissingError(f"{name} at scale {scale} has no", number.absent(keys))
         runs = [self.plan.run(run) for cell in found for run in cell.runs]
         if BEST_EPOCH in number.columns and any(run.selection.use == "last" for run in runs):

@@ -471,5 +471,6 @@ def test_lines_and_theory_show_what_histories_hold(plan, monkeypatch):
     assert drawn[(drawn.kind == "natural") & (drawn.share == 1)].ours.unique().tolist() == [90]
     assert len(figure.axes) == 2 * len(plan.artefact("extra_barrier").rows)
     figure, drawn = KINDS["theory"](Source(plan.artefact("extra_theory"), plan, ROOT))
-    assert len(drawn) == 2 * 2 * (3 + 3 + 2)
-    assert [axes.get_title(loc="left") for axes in figure.axes[:3]][2] == "Theorem 2's term"
+    assert len(drawn) == 2 * 2 * (3 + 3 + 2 + 2)
+    assert (drawn[drawn.quantity == "step_natural"].value == 0).all()
+    assert [axes.get_title(loc="left") for axes in figure.axes[:4]][3] == "Theorem 2's term"
