@@ -451,7 +451,7 @@ def test_effects_add_up_on_the_same_images(plan, monkeypatch):
     assert found["sum of the above"] == 30
     assert found["Generalist-D (NT + l_inf), as its code runs"] == 25
     assert found["that minus the sum"] == -5
-    assert len(figure.axes[0].get_yticklabels()) == len(found) == 6
+    assert len(figure.axes[0].get_yticklabels()) == len(found) == len(parts) + 3
 
 
 def test_lines_and_theory_show_what_histories_hold(plan, monkeypatch):
