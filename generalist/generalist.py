@@ -34,7 +34,7 @@ code's clock, as now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
@@ -43,7 +43,8 @@ from typing import Any, ClassVar, TypeVar
 from generalist.gamma import BREAKPOINTS, check_gamma, check_shares, weights_at
 from harness.core.errors import expected, unknown
 from harness.machine.device import torch
-from harness.training.contracts import Batch, Clock, Lab
+from harness.training.averaged import Averaged
+from harness.training.contracts import Batch, Clock, Lab, Method
 from harness.training.learner import Average, Learner, Single
 from harness.training.weights import copy_into, mix_into
 
@@ -105,10 +106,15 @@ class Generalist:
         return ceil(self.t_prime / self.c) * self.c
 
     @property
+    def falls(self) -> Fraction:
+        """The share of the run after which gamma is no longer 1; below 0 if it never is."""
+        first = next((place for place, own in enumerate(self.gamma) if own != 1), BREAKPOINTS)
+        return Fraction(first - 1, BREAKPOINTS - 1)
+
+    @property
     def _may_be_late(self) -> bool:
-        falls = next((place for place, own in enumerate(self.gamma) if own != 1), BREAKPOINTS)
         alone = not self.parallel and self.redistribution == "once"
-        return alone and 0 < self.meeting <= Fraction(falls - 1, BREAKPOINTS - 1)
+        return alone and 0 < self.meeting <= self.falls
 
     @property
     def slug(self) -> str:
@@ -127,6 +133,38 @@ class Generalist:
     @property
     def serial(self) -> Generalist:
         return replace(self, parallel=None)
+
+    @property
+    def alone_until(self) -> Fraction:
+        """The share of the run in which no learner sees another: no redistribution, and gamma is 1.
+
+        None where a learner steps in another way than alone. `throughout` begins within epoch t'.
+        """
+        if self.shared_lr or self.late or self.clock != "step":
+            return Fraction(0)
+        earlier = Fraction(self.redistribution == "throughout", _EPOCHS)
+        return min(self.falls, self.t_prime - earlier)
+
+    @property
+    def parts(self) -> tuple[Method, ...]:
+        """What its learners are until then; theta_g is the first one's average, without EMA itself."""
+        first, *others = self.learners
+        return (Averaged(first, self.average) if self.average.decay else first, *others)
+
+    def joined(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The state of its training, of those of its parts."""
+        first, *others = states
+        if self.average.decay:
+            return {"learners": [first["of"], *others], "global": first["averaged"]}
+        raw = first.get("averaged", first["model"])
+        kept = {name: own if own.is_floating_point() else own * 0 for name, own in raw.items()}
+        return {"learners": list(states), "global": kept}  # theta_g counts no batches
+
+    def reported(self, losses: Sequence[float], weights: Sequence[float]) -> dict[str, float]:
+        """What a step reports, or an epoch: each learner's loss and weight."""
+        slugs = [single.slug for single in self.learners]
+        found = {f"loss_{slug}": loss for slug, loss in zip(slugs, losses, strict=True)}
+        return found | {f"gamma_{slug}": own for slug, own in zip(slugs, weights, strict=True)}
 
     def start(self, lab: Lab) -> GeneralistTraining:
         if self.parallel:
@@ -210,8 +248,7 @@ class GeneralistTraining:
         weights = self.generalist.weights_at(clock)
         sources = [learner.deployed() for learner in self.learners]
         mix_into(self.theta_g, sources, weights, self.generalist.average.decay_at(clock.steps_done))
-        reported = {f"loss_{name}": loss for name, loss in self._named(losses).items()}
-        return reported | {f"gamma_{name}": share for name, share in self._named(weights).items()}
+        return self.generalist.reported(losses, weights)
 
     def _losses(self, batch: Batch, clock: Clock, rates: list[float]) -> list[float]:
         """One step of every learner."""

@@ -1,5 +1,6 @@
 # What the rules share: the plans, and functions from wildcards to files.
 import sys
+from contextlib import suppress
 from functools import lru_cache, wraps
 from pathlib import Path
 
@@ -64,7 +65,8 @@ RUNS = {}  # run -> the plan that has it, of the scales that were planned so far
 @in_one_sentence
 def plan(scale):
     found = Plan.read(scale, Path(GRID))
-    RUNS.update({run: found for run in found.runs if run not in RUNS})
+    known = [*found.runs, *found.trunks.owners]
+    RUNS.update({run: found for run in known if run not in RUNS})
     return found
 
 
@@ -116,7 +118,25 @@ def claim_files(scale):
 def processes(run):
     """How many processes train a run side by side; each gets the scale's threads."""
     plan = plan_of(run)
-    return max(plan.runs[run].processes, plan.data_parallel(run))
+    return max(plan.run(run).processes, plan.data_parallel(run))
+
+
+def parents_of(run):
+    parents = plan_of(run).run(run).parents
+    return [str(paths.model(RESULTS, parent)) for parent in parents]
+
+
+def states_of(run, end=None):
+    """The states that a training starts from. A model that is there keeps those that it was given: so no
+    plan that changes, and no state that is gone, asks for it again.
+    """
+    plan = plan_of(run)
+    own = plan.trunks.stretch(plan.run(run), end)
+    given = [(owner.id, own.begin) for owner in own.owners]
+    if end is None and paths.model(RESULTS, run).exists():
+        with suppress(UserError):  # a damaged run.json is named where it is used
+            given = paths.read_description(RESULTS, run).get("states", [])
+    return [ancient(str(paths.state(RESULTS, *state))) for state in given]
 
 
 @lru_cache(maxsize=None)
@@ -279,7 +299,8 @@ def expected(job):
         return Job(rule, name, SECONDS)
     joins = rule == "evaluate" and parts_of(run, known["hash"])
     parts = int(known.get("parts", 1))
-    seconds = SECONDS if joins else guess(plan_of(run), rule, run, parts)
+    end = int(known["end"]) if rule == "trunk" else None
+    seconds = SECONDS if joins else guess(plan_of(run), rule, run, parts, end)
     return Job(rule, run.rpartition("-")[0], seconds)
 
 
@@ -309,3 +330,4 @@ wildcard_constraints:
     set=r"[\w-]+",
     part=r"\d+",
     parts=r"\d+",
+    end=r"\d+",

@@ -50,9 +50,17 @@ def trace(results: Path, run: str) -> Path:
     return results / "models" / run / "trace.npz"
 
 
-def checkpoint(results: Path, run: str) -> Path:
-    """Not an output of the workflow: Snakemake deletes the outputs of a job that failed."""
-    return results / "models" / run / "checkpoint.pt"
+def checkpoint(results: Path, run: str, end: int | None = None) -> Path:
+    """Not an output of the workflow: Snakemake deletes the outputs of a job that failed.
+
+    `end`: of the job that trains the run until that epoch, for a state.
+    """
+    return results / "models" / run / ("checkpoint.pt" if end is None else f"checkpoint-{end}.pt")
+
+
+def state(results: Path, run: str, epoch: int | str) -> Path:
+    """A run after some epochs, from which it and others continue."""
+    return results / "models" / run / f"state-{epoch}.pt"
 
 
 def shard(results: Path, run: str, probe: str, number: int) -> Path:

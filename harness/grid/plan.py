@@ -29,6 +29,7 @@ from harness.grid.artefacts import (
 from harness.grid.build import SINGLE, Config, look_up, registry
 from harness.grid.columns import PROTOCOLS, Columns, EvalRun, Formula, Probe
 from harness.grid.specs import Trainings, standard, write_spec
+from harness.grid.trunks import Trunks
 from harness.training.runs import TrainRun, indivisible
 
 
@@ -145,7 +146,12 @@ class Plan(Trainings):
         return sorted({name.partition("/")[0] for name in trained + probed})
 
     def run(self, run_id: str) -> TrainRun:
-        return look_up("run", run_id, self.runs, f"scale {self.name}")
+        known = self.runs if run_id in self.runs else {**self.runs, **self.trunks.owners}
+        return look_up("run", run_id, known, f"scale {self.name}")
+
+    @cached_property
+    def trunks(self) -> Trunks:
+        return Trunks(self.runs, self.artefacts.values())
 
     def data_parallel(self, run_id: str) -> int:
         """How many processes share the batches of a run, if it can be shared. No part of its id."""
@@ -153,8 +159,8 @@ class Plan(Trainings):
         wanted: int = self.grid["datasets"][run.dataset].get("data_parallel", 1)
         return 1 if indivisible(run) else wanted
 
-    def training_spec(self, run: str) -> str:
-        return write_spec(self.run(run))
+    def training_spec(self, run: str, end: int | None = None) -> str:
+        return write_spec(self.trunks.stretch(self.run(run), end))
 
     def evaluation_spec(self, run: str) -> str:
         if run not in self.evaluations:

@@ -28,7 +28,7 @@ from harness.grid.build import (
 from harness.grid.columns import PROTOCOLS, Columns, EvalRun
 from harness.models import NETWORKS
 from harness.training.contracts import Method
-from harness.training.runs import Augment, Recipe, Selection, TrainRun, Watch, trained_norms
+from harness.training.runs import Augment, Recipe, Selection, Stretch, TrainRun, Watch, trained_norms
 
 
 @cache
@@ -213,7 +213,7 @@ class Trainings:
         return {slug: self.train_run(slug, dataset, network, seed=0).method for slug in slugs}
 
 
-def write_spec(work: TrainRun | EvalRun) -> str:
+def write_spec(work: TrainRun | Stretch | EvalRun) -> str:
     """A job's work as JSON, and where its classes are: anybody's module may hold them."""
     classes: dict[str, str] = {}
     for one in _classes(work):
@@ -235,7 +235,7 @@ def _classes(value: Any) -> Iterator[type]:
 
 
 def read_spec(text: str) -> Any:
-    """The TrainRun or EvalRun that `write_spec` wrote, the same to the last field."""
+    """The Stretch or EvalRun that `write_spec` wrote, the same to the last field."""
     try:
         content = json.loads(text)
         places = {name: importlib.import_module(own) for name, own in content["classes"].items()}

@@ -27,7 +27,7 @@ from harness.data.sets import SETS
 from harness.grid.plan import Plan
 from harness.grid.work import of_evaluation
 from harness.training.contracts import Method
-from harness.training.runs import TrainRun
+from harness.training.runs import Selection, Stretch, TrainRun
 
 PASSES, OPERATIONS = ROOT / "docs" / "passes.csv", ROOT / "docs" / "operations.csv"
 # Fields that change no number of passes: sizes of balls and steps, and everything about the update.
@@ -91,31 +91,45 @@ def shape(method: Method) -> str:
     return fingerprint(discrete(canonical(getattr(method, "serial", method))))
 
 
-def of_training(run: TrainRun, rate: Rate) -> Work:
-    """The work of a training, with the selection of its epoch."""
+def of_training(work: TrainRun | Stretch, rate: Rate) -> Work:
+    """The work of a training, or of a stretch of one, with the selection of its epoch."""
+    stretch = Stretch.of(work)
+    run, epochs = stretch.run, stretch.last - stretch.begin
     on_test = run.selection.use == "paper-test"
     examples = count(run.dataset, "train+validation" if on_test else "train")
-    work = rate.step * min(examples, run.recipe.examples or examples) * run.recipe.epochs
-    if run.selection.use == "last":
-        return work + rate.choice * _SAMPLE  # the model is asked for once, at the end
+    steps = rate.step * min(examples, run.recipe.examples or examples)
+    own = (run.selection,) if stretch.end is None else ()
+    selections = [*own, *(judge.selection for judge in stretch.judges)]
+    judging = [_judging(run, one, rate) for one in selections if one.use != "last"]
+    once = 0 if judging or stretch.end is not None else _SAMPLE  # the model is asked for at the end
+    return sum(judging, steps) * epochs + rate.choice * once
+
+
+def _judging(run: TrainRun, selection: Selection, rate: Rate) -> Work:
+    """The work of judging an epoch."""
     judged = Work(forward=1)
-    for attack in run.selection.attacks:
+    for attack in selection.attacks:
         judged += Work(forward=1) + attack.work(SETS[run.dataset].classes)
-    judged *= count(run.dataset, "test" if on_test else "validation")
-    return work + (judged + rate.choice * _SAMPLE) * run.recipe.epochs
+    on_test = selection.use == "paper-test"
+    return judged * count(run.dataset, "test" if on_test else "validation") + rate.choice * _SAMPLE
 
 
 def costs(
     plan: Plan, rates: Mapping[str, Rate], prices: Mapping[Kind, Work] | None
 ) -> dict[str, np.ndarray]:
-    """Run -> a row of its training, one of its evaluation: forward passes, backward passes, hours."""
+    """Run or trunk -> a row of its training, one of its evaluation: forward, backward passes, hours.
+
+    The training of a run that starts from a trunk is what is left of it.
+    """
     found = {}
-    for run in plan.runs.values():
-        probes = plan.evaluations[run.id].probes if run.id in plan.evaluations else ()
+    starts = [plan.trunks.stretch(run) for run in plan.runs.values()]
+    for stretch in [*starts, *plan.trunks.trunks.values()]:
+        run = stretch.run
+        probes = plan.evaluations[run.id].probes if stretch.id in plan.evaluations else ()
         price = prices[kind(run)] if prices else Work()
-        both = of_training(run, rates[shape(run.method)]), of_evaluation(probes)
+        both = of_training(stretch, rates[shape(run.method)]), of_evaluation(probes)
         rows = [(work.all_forward, work.backward, work.at(price) / 3600) for work in both]
-        found[run.id] = np.array(rows)
+        found[stretch.id] = np.array(rows)
     return found
 
 
@@ -126,8 +140,9 @@ def text(
     groups: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
     bounds = set()  # methods whose work is an upper bound
     for name, cost in costs(plan, rates, prices).items():
-        run = plan.runs[name]
-        key = run.network, run.method.slug
+        run_id, _, end = name.partition("@")
+        run = plan.run(run_id)
+        key = run.network, f"{run.method.slug}, trunk" if end else run.method.slug
         groups[key].append(cost)
         bounds |= {key} if rates[shape(run.method)].at_most else set()
     head = f"{'network':<10} {'method':<28} {'models':>6}  {'forward':>8} {'backward':>8}"
@@ -144,6 +159,7 @@ def text(
         lines.append(line)
     if prices:
         lines.append("\ntrain, evaluate: of one model; all models: both, summed over the models")
+        lines[-1] += "\ntrunk: epochs that several models share (docs/decisions/0017-trunks.md)"
     lines.append(f"\n{len(plan.runs)} models, {len(plan.artefacts)} artefacts at scale {plan.name}")
     total = sum((model for models in groups.values() for model in models), np.zeros((2, 3)))
     for name, row in zip(("training", "evaluation, at most"), total, strict=True):
@@ -165,14 +181,16 @@ def days(hours: float, device: str) -> str:
 def by_artefact(plan: Plan, cost: Mapping[str, np.ndarray], device: str) -> str:
     """A line per artefact: its hours alone, and what it adds to the artefacts above it.
 
-    An artefact needs the trainings of its runs and of their parents. If it has columns it also needs
-    their evaluations, with all that any artefact asks of these models: that is one job.
+    An artefact needs the trainings of its runs, their parents and trunks; if it has columns, also the
+    evaluations of its runs, with all that any artefact asks of these models: that is one job.
     """
     lines = [f"{f'hours on {device}':<28} {'models':>6} {'alone':>8} {'added':>8}"]
     done: set[tuple[str, int]] = set()
     for name, artefact in plan.artefacts.items():
         trained = with_parents(plan, artefact.runs)
-        jobs = [(run, 0) for run in trained] + [(run, 1) for run in artefact.runs if artefact.columns]
+        jobs = [(name, 0) for name in [*trained, *trunks_of(plan, trained)]] + [
+            (run, 1) for run in artefact.runs if artefact.columns
+        ]
         alone = sum(float(cost[run][job][2]) for run, job in jobs)
         added = sum(float(cost[run][job][2]) for run, job in jobs if (run, job) not in done)
         done |= set(jobs)
@@ -195,6 +213,14 @@ def with_parents(plan: Plan, runs: Iterable[str]) -> list[str]:
     for run in list(found):
         found |= dict.fromkeys(with_parents(plan, plan.run(run).parents))
     return list(found)
+
+
+def trunks_of(plan: Plan, runs: Iterable[str]) -> list[str]:
+    """The trunks that runs start from, with those before them."""
+    starts = [plan.trunks.starts[run] for run in runs if run in plan.trunks.starts]
+    needed = [(owner.id, start.begin) for start in starts for owner in start.owners]
+    latest = {run: epoch for run, epoch in sorted(needed)}
+    return [own.id for (run, end), own in plan.trunks.trunks.items() if end <= latest.get(run, 0)]
 
 
 def number(value: float) -> str:

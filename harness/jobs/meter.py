@@ -48,7 +48,8 @@ _PASSES = ("forward", "input_gradients", "updates")  # the fields of Work
 
 def rates(plan: Plan) -> Mapping[str, Rate]:
     """Shape -> rate for all methods of a plan, measured where docs/passes.csv has none."""
-    runs, known = {bill.shape(run.method): run for run in plan.runs.values()}, bill.known_rates()
+    trained, known = [*plan.runs.values(), *plan.trunks.owners.values()], bill.known_rates()
+    runs = {bill.shape(run.method): run for run in trained}
     new = {key: run for key, run in runs.items() if key not in known}
     set_up(1)  # one thread is fastest on tiny networks
     names = [run.method.slug for run in new.values()]
@@ -216,7 +217,8 @@ def _write(path: Path, rows: Mapping[Any, tuple[float, ...]], digits: int) -> No
 def main() -> None:
     argparse.ArgumentParser(description="Measure docs/passes.csv and docs/operations.csv.").parse_args()
     set_up(1)
-    runs = [run for scale in scales() for run in Plan.read(scale).runs.values()]
+    plans = [Plan.read(scale) for scale in scales()]
+    runs = [run for own in plans for run in (*own.runs.values(), *own.trunks.owners.values())]
     methods = {bill.shape(run.method): run for run in reversed(runs)}  # the first of each shape
     passes, operations = {}, {}
     for key, run in sorted(methods.items(), key=lambda item: (item[1].method.slug, item[0])):

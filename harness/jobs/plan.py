@@ -40,7 +40,8 @@ def main() -> None:
     from harness.jobs import bill
 
     rates, prices, device = bill.known_rates(), None, ""
-    unmeasured = {bill.shape(run.method) for run in plan.runs.values()} - rates.keys()
+    trained = [*plan.runs.values(), *plan.trunks.owners.values()]
+    unmeasured = {bill.shape(run.method) for run in trained} - rates.keys()
     if unmeasured or not options.no_calibration:
         from harness.jobs import meter
 

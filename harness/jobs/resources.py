@@ -58,11 +58,12 @@ def rate_of(run: TrainRun) -> Rate:
     return own or max(known.values(), key=lambda rate: rate.step.all_forward)
 
 
-def guess(plan: Plan, rule: str, run_id: str, parts: int = 1) -> float:
-    """Seconds that a core may need for a training, or for one of the `parts` of an evaluation."""
+def guess(plan: Plan, rule: str, run_id: str, parts: int = 1, end: int | None = None) -> float:
+    """Seconds that a core may need for a training, for its trunk until epoch `end`, or for one of the
+    `parts` of an evaluation."""
     run = plan.run(run_id)
-    if rule == "train":
-        work = bill.of_training(run, rate_of(run))
+    if rule in ("train", "trunk"):
+        work = bill.of_training(plan.trunks.stretch(run, end), rate_of(run))
     else:
         work = bill.of_evaluation(plan.evaluations[run_id].probes) * (1 / parts)
     return 1 + work.at(network_of(run).price) / (1e12 * CORE_TFLOPS)

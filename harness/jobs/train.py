@@ -11,7 +11,7 @@ from harness.core.files import only_one
 from harness.grid.plan import Plan
 from harness.grid.specs import read_spec
 from harness.machine.device import DEVICES
-from harness.training.runs import indivisible
+from harness.training.runs import Stretch, indivisible
 
 _REMEDY = (
     "lower batch_size in the recipe of its scale (config/scales) or of the grid (config/grid.yaml), or "
@@ -46,15 +46,18 @@ def main() -> None:
     )
     options = parser.parse_args()
     if options.spec:
-        run, wanted = read_spec(options.spec), 1
+        stretch, wanted = Stretch.of(read_spec(options.spec)), 1
     else:
         plan = Plan.read(options.scale, options.grid)
-        run, wanted = plan.run(options.run), plan.data_parallel(options.run)
+        stretch = plan.trunks.stretch(plan.run(options.run))
+        wanted = plan.data_parallel(options.run)
+    run = stretch.run
     # Here, not above: a mistake in the words is said without the seconds that torch takes.
     from harness.machine import distributed, launch
     from harness.machine.device import enough_memory, set_up
     from harness.training.curves import curves
-    from harness.training.train import rehearse, train
+    from harness.training.rehearsal import rehearse
+    from harness.training.train import train
 
     set_up(options.threads)
     count = launch.started() or launch.affordable(options.data_parallel or wanted, options.device)
@@ -73,5 +76,5 @@ def main() -> None:
             with only_one(folder, f"training of {run.id}") if distributed.leads() else nullcontext():
                 leads = options.curves and distributed.leads()
                 live = curves(options.curves, run.id) if leads else None
-                train(run, options.results, device, live)
+                train(stretch, options.results, device, live)
     distributed.leave()

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,13 @@ from torch import Tensor, nn
 from harness.attacks.attack import perturb
 from harness.core.errors import expected
 from harness.core.files import read_with_checksum, write_with_checksum
-from harness.core.paths import AFTER
+from harness.core.paths import AFTER, fingerprint
 from harness.data import load
 from harness.machine.device import tf32
 from harness.training.batches import on_device, seeded
 from harness.training.contracts import Clock, Ensemble, Lab, Training
 from harness.training.mixtures import Tested, lines, losses
-from harness.training.runs import TrainRun
+from harness.training.runs import Judge, TrainRun
 from harness.training.weights import distance, spread
 
 Networks = Mapping[str, nn.Module]
@@ -203,8 +203,9 @@ def save_checkpoint(
     write_with_checksum(path, buffer.getvalue())
 
 
-def read_checkpoint(path: Path, run: TrainRun) -> dict[str, Any] | None:
-    """What `save_checkpoint` wrote, if anything, on the CPU; refused if damaged or another run's."""
+def read_checkpoint(path: Path, run: TrainRun, judges: Sequence[Judge] = ()) -> dict[str, Any] | None:
+    """What `save_checkpoint` wrote, on the CPU; refused if damaged or another run's. None if there is
+    nothing, or if the epochs were not judged in all these ways."""
     if not path.exists():
         return None
     payload = io.BytesIO(read_with_checksum(path, "checkpoint"))
@@ -222,6 +223,8 @@ def read_checkpoint(path: Path, run: TrainRun) -> dict[str, Any] | None:
         raise expected(what, found, "delete the file") from None
     if owner != run.id:
         raise expected(f"a checkpoint of {run.id}", f"one of {owner} in {path}", "delete it")
+    if any(fingerprint(judge) not in state.get("judged", {}) for judge in judges):
+        return None
     # Old checkpoints have no steps: they were written at the end of an epoch.
     state["position"] = Position(
         state["epoch"], state.get("step", 0), state.get("sums", {}), tuple(state["history"])

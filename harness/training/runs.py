@@ -1,5 +1,7 @@
 """A run that trains one model, and what it is made of: recipe, selection, watch."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -145,6 +147,52 @@ class TrainRun:
     def processes(self) -> int:
         """How many processes its method starts; most need one."""
         return getattr(self.method, "processes", 1)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How the epochs of a trunk are judged for a run that starts from it."""
+
+    selection: Selection
+    inside: bool  # the network inside an `Averaged`, not its average
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some epochs of a run: from states that others left at one epoch, to its model or to a state.
+
+    One that ends with a state is a trunk; docs/decisions/0017-trunks.md.
+    """
+
+    run: TrainRun
+    begin: int = 0  # epochs that the owners' states have behind them
+    owners: tuple[TrainRun, ...] = ()  # who left them: itself, a run around it, or one per learner
+    end: int | None = None  # the epoch of the state that it leaves; None: it leaves a model
+    judges: tuple[Judge, ...] = ()
+
+    @classmethod
+    def of(cls, work: TrainRun | Stretch) -> Stretch:
+        """A run as the stretch of all its epochs."""
+        return work if isinstance(work, Stretch) else cls(work)
+
+    @property
+    def id(self) -> str:
+        return self.run.id if self.end is None else f"{self.run.id}@{self.end}"
+
+    @property
+    def last(self) -> int:
+        """The number of epochs at its end."""
+        return self.run.recipe.epochs if self.end is None else self.end
+
+    @property
+    def judge(self) -> Judge:
+        """How a run that starts from a trunk wants the trunk's epochs to have been judged."""
+        return Judge(self.run.selection, parts(self.run.method)[0] != self.owners[0].method)
+
+
+def parts(method: Any) -> tuple[Method, ...]:
+    """The methods that train without each other at first: itself, or its learners."""
+    return getattr(method, "parts", (method,))
 
 
 def indivisible(run: TrainRun) -> list[str]:

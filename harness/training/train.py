@@ -8,6 +8,7 @@ SIGTERM.
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from harness.core import paths, process
 from harness.core.files import sha256, write_arrays, write_whole
 from harness.core.paths import canonical, seed_from
-from harness.core.process import Cost, Progress, lasting, provenance
+from harness.core.process import Cost, Progress, provenance
 from harness.data.sets import SETS
 from harness.machine import distributed
 from harness.machine.device import autocast, compiled, placed
@@ -28,7 +29,8 @@ from harness.training.batches import Batches, seeded, whole
 from harness.training.contracts import Clock, Lab, Training
 from harness.training.curves import Curves, show
 from harness.training.epochs import Position, Selector, Watcher, read_checkpoint, save_checkpoint
-from harness.training.runs import TrainRun
+from harness.training.runs import Selection, Stretch, TrainRun
+from harness.training.trunks import Judges, begun
 
 _SAMPLE = 1000
 _SAVE_SECONDS = 600.0  # an epoch of ImageNet is hours
@@ -59,21 +61,28 @@ def make_lab(run: TrainRun, results: Path, device: torch.device) -> Lab:
     )
 
 
-def train(run: TrainRun, results: Path, device: torch.device, curves: Curves | None = None) -> None:
-    """Train a run to its end, from its checkpoint if it has one, and write its model.
+def train(
+    run: TrainRun | Stretch, results: Path, device: torch.device, curves: Curves | None = None
+) -> None:
+    """Train a run, or a stretch of one, to its end, from its checkpoint if it has one.
 
     `curves` is called with each row of its history: harness/training/curves.py.
     """
-    with run.recipe.arithmetic.applied():
-        _train(LiveRun(run, results, device, curves))
+    stretch = Stretch.of(run)
+    with stretch.run.recipe.arithmetic.applied():
+        _train(LiveRun(stretch, results, device, curves))
 
 
 def _train(live: "LiveRun") -> None:
     run = live.run
     try:
-        for epoch in range(live.at.epoch, run.recipe.epochs):
+        for epoch in range(live.at.epoch, live.last):
             live.train_epoch(epoch)
             live.end_epoch(epoch)
+        if live.leaves is not None:
+            live.save(live.leaves)
+            live.checkpoint.unlink(missing_ok=True)
+            return
         if not distributed.leads():
             return
         with distributed.alone():
@@ -92,30 +101,39 @@ class LiveRun:
     """A run while it trains: its data, networks, position and cost."""
 
     def __init__(
-        self, run: TrainRun, results: Path, device: torch.device, curves: Curves | None = None
+        self, stretch: Stretch, results: Path, device: torch.device, curves: Curves | None = None
     ) -> None:
         self.began, self.cost_before = Cost.now(), Cost()
+        run, end, self.last = stretch.run, stretch.end, stretch.last
+        self.given = [[owner.id, stretch.begin] for owner in stretch.owners]
         torch.manual_seed(seed_from(run.seed, "global"))  # for layers that draw, such as dropout
         self.run, self.results, self.device = run, results, device
         self.batches, lab = Batches(run, device), make_lab(run, results, device)
         self.training = run.method.start(lab)
-        self.selector, self.watcher = Selector(run, device), Watcher(run, lab)
-        self.at, self.checkpoint = Position(), paths.checkpoint(results, run.id)
-        self._resume()
+        judged = run if end is None else replace(run, selection=Selection())
+        self.selector, self.watcher = Selector(judged, device), Watcher(run, lab)
+        self.judges = Judges(stretch, device) if stretch.judges else None
+        self.at, self.checkpoint = Position(), paths.checkpoint(results, run.id, end)
+        self.leaves = None if end is None else paths.state(results, run.id, end)
+        self.epochs, self.steps = run.recipe.epochs, self.batches.steps_per_epoch
+        self._resume(stretch)
         self.curves = curves if distributed.leads() else None
         for row in self.at.history:
             self._draw(row)
-        self.epochs, self.steps = run.recipe.epochs, self.batches.steps_per_epoch
         done = self.at.epoch * self.steps + self.at.step
-        self.progress = Progress(f"train {run.id}", self.epochs * self.steps, done)
+        self.progress = Progress(f"train {stretch.id}", self.last * self.steps, done)
         self.saved = time.monotonic()
 
-    def _resume(self) -> None:
-        state = read_checkpoint(self.checkpoint, self.run)
+    def _resume(self, stretch: Stretch) -> None:
+        state = read_checkpoint(self.checkpoint, self.run, stretch.judges)
+        if state is None and stretch.owners:
+            state = begun(stretch, self.results, self.steps)
         if state is None:
             return
         self.training.load_state_dict(state["training"])
-        self.at, self.selector.best = state["position"], state["best"]
+        self.at, self.selector.best = state["position"], state["best"] or self.selector.best
+        if self.judges:
+            self.judges.load(state["judged"])
         self.watcher.images = state.get("images", {})
         self.cost_before = Cost(**state.get("cost", {}))
         if distributed.leads():
@@ -151,23 +169,27 @@ class LiveRun:
             with distributed.alone():
                 last_step = Clock(epoch, self.steps - 1, self.epochs, self.steps)
                 measured = self.selector.judge(self.training, epoch)
+                if self.judges:
+                    self.judges.judge(self.training, epoch)
                 measured |= self.watcher.measure(self.training, last_step)
         self.at = self.at.after_epoch(measured)
         self._draw(self.at.history[-1])
-        if self.at.epoch < self.epochs:
+        if self.at.epoch < self.last:
             self.save()
 
     def _draw(self, row: Mapping[str, float]) -> None:
         self.curves = self.curves and show(self.curves, row)
 
-    def save(self) -> None:
-        """Write a checkpoint of this moment."""
+    def save(self, path: Path | None = None) -> None:
+        """Write a checkpoint of this moment, or a state at `path`."""
         learned = self.training.state_dict()
         distributed.check_equal(learned)
         if distributed.leads():
             measured = {"best": self.selector.best, "images": self.watcher.images}
             others = {**measured, "cost": self._cost()}
-            save_checkpoint(self.checkpoint, self.run, learned, self.at, others)
+            if self.judges:
+                others["judged"] = self.judges.state()
+            save_checkpoint(path or self.checkpoint, self.run, learned, self.at, others)
         distributed.wait()
         self.saved = time.monotonic()
 
@@ -199,6 +221,7 @@ class LiveRun:
             "deployed_epoch": epoch + 1,
             "sha256": sha256(weights),
             "trained_on": trained_on,
+            **({"states": self.given} if self.given else {}),  # to start from, if they were there
             **self._cost(),
             "threads": torch.get_num_threads(),
             "processes": distributed.size(),
@@ -217,26 +240,3 @@ def take_step(training: Training, batches: Batches, order: Tensor, clock: Clock)
 
 def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> None:
-    """Take a few real steps of a run and print their cost; write nothing."""
-    with run.recipe.arithmetic.applied():
-        _rehearse(run, results, device, steps)
-
-
-def _rehearse(run: TrainRun, results: Path, device: torch.device, steps: int) -> None:
-    batches, lab = Batches(run, device), make_lab(run, results, device)
-    training, order = run.method.start(lab), batches.order(0)
-    for step in range(steps):
-        began = time.monotonic()
-        here = step % batches.steps_per_epoch
-        clock = Clock(0, here, run.recipe.epochs, batches.steps_per_epoch)
-        reported = take_step(training, batches, order, clock)
-        seconds = time.monotonic() - began
-        if distributed.leads():
-            values = ", ".join(f"{name} {value:.4g}" for name, value in reported.items())
-            print(f"step {step + 1}: {seconds:.2f} s, {values}", flush=True)
-    if distributed.leads():
-        hours = seconds * run.recipe.epochs * batches.steps_per_epoch / 3600
-        print(f"{len(batches.y)} images; at this pace the whole run takes {lasting(hours)}")

@@ -68,6 +68,18 @@ def test_nothing_is_left_to_do(built, grid):
     assert "Nothing to be done" in said(snakemake("-n", cwd=built, grid=grid))
 
 
+def test_a_trained_model_needs_its_states_no_more(built, grid, tmp_path):
+    states = list(built.glob("results/models/*/state-*.pt"))
+    assert len(states) >= 2  # of AT and NT, from which the Generalists start
+    for state in states:
+        shutil.move(state, tmp_path / state.parent.name)
+    try:
+        assert "Nothing to be done" in said(snakemake("-n", cwd=built, grid=grid))
+    finally:
+        for state in states:
+            shutil.move(tmp_path / state.parent.name, state)
+
+
 def cloned(built, clone):
     """What git would keep of a build."""
     large = shutil.ignore_patterns("*.safetensors", "logs", "benchmarks", "data", ".snakemake")

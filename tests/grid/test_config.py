@@ -353,7 +353,7 @@ def test_a_registry_that_is_not_there(address, message):
 
 def test_a_spec_holds_classes_of_any_module(plan):
     for run in plan.runs:
-        assert read_spec(plan.training_spec(run)) == plan.run(run)
+        assert read_spec(plan.training_spec(run)) == plan.trunks.stretch(plan.run(run))
     for run, evaluation in plan.evaluations.items():
         assert read_spec(plan.evaluation_spec(run)) == evaluation
 

@@ -20,7 +20,7 @@ from harness.reports.tables import write_table
 from harness.training.train import train
 
 DOCUMENT = ROOT / "docs" / "architecture.md"
-MOST = 35
+MOST = 37  # two more: an average around any method; a start from what others trained
 TABLE = "cvpr23_table1a"
 
 

@@ -2,10 +2,8 @@
 # comment makes none. The checkpoint is not an output: Snakemake deletes the outputs of failed jobs.
 rule train:
     input:
-        parents=lambda wildcards: [
-            str(paths.model(RESULTS, parent))
-            for parent in plan_of(wildcards.run).runs[wildcards.run].parents
-        ],
+        parents=lambda wildcards: parents_of(wildcards.run),
+        states=lambda wildcards: states_of(wildcards.run),
     output:
         model=str(paths.model(RESULTS, "{run}")),
         description=str(paths.description(RESULTS, "{run}")),
@@ -30,3 +28,18 @@ rule train:
         "--spec {params.spec:q} "
         "--data-parallel {params.shared:q} "
         "--threads {params.threads:q} --device {params.device:q} > {log:q} 2>&1"
+
+
+# The epochs that several runs share: it leaves a state, from which they start. docs/decisions/0017-trunks.md
+use rule train as trunk with:
+    input:
+        parents=lambda wildcards: parents_of(wildcards.run),
+        states=lambda wildcards: states_of(wildcards.run, int(wildcards.end)),
+    output:
+        str(paths.state(RESULTS, "{run}", "{end}")),
+    log:
+        "results/logs/trunk/{run}-{end}.log",
+    params:
+        spec=lambda wildcards: plan_of(wildcards.run).training_spec(
+            wildcards.run, int(wildcards.end)
+        ),
