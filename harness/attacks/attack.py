@@ -54,6 +54,13 @@ class Threat:
         share = progress / self.warmup
         return Threat(Ball(self.norm, share * self.ball.eps), share * self.step, self.steps)
 
+    @classmethod
+    def of(
+        cls, norm: str, eps: Fraction, step: Fraction, steps: int, warmup: Fraction | None = None
+    ) -> Threat:
+        """One by the names of an entry of config/grid.yaml."""
+        return cls(Ball(norm, eps), step, steps, warmup)
+
     @property
     def norm(self) -> str:
         return self.ball.norm

@@ -16,7 +16,6 @@ from functools import cache, partial
 from typing import Any
 
 from harness.attacks.attack import Staged, Threat
-from harness.attacks.balls import Ball
 from harness.core.config import merged
 from harness.core.errors import UserError, expected, unknown
 from harness.training.contracts import Method
@@ -157,7 +156,7 @@ class Builder:
 
     def threat(self, name: str, where: str, preset: str) -> Threat:
         entry = self._named(self.threats, "threat", name, where, preset, aside="test_step")
-        return self._filled(_threat, entry, f"{where}: threat {name}", preset)
+        return self._filled(Threat.of, entry, f"{where}: threat {name}", preset)
 
     def optim(self, value: Any, where: str, preset: str) -> Optim:
         value = {"like": value} if isinstance(value, str) else fields_at(value, where)
@@ -186,12 +185,6 @@ class Builder:
             own = {"like": own} if isinstance(own, str) else own
             value["optim"] = merged(own, value["optim"])
         return self.build({"preset": preset, **base, **value}, where)
-
-
-def _threat(
-    norm: str, eps: Fraction, step: Fraction, steps: int, warmup: Fraction | None = None
-) -> Threat:
-    return Threat(Ball(norm, eps), step, steps, warmup)
 
 
 def _without_none(hint: Any, value: Any) -> Any:
