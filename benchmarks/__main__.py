@@ -39,6 +39,7 @@ PARTS = {
     "corruptions": "Corrupted sets",
     "read_records": "From records to numbers",
     "build": "The smoke build of everything",
+    "suite": "Where the tests' time goes",
     "lite_bill": "The bill against the runs of lite",
 }
 HERE = Path(__file__).parent
