@@ -32,7 +32,8 @@ def announced(question: Question, price: Work, where: str) -> list[str]:
     work = of_evaluation(question.probes)
     lines = [f"{len(question.probes)} records for {names}"]
     passes = f"{work.all_forward:,.0f} forward and {work.backward:,.0f} backward passes of an image"
-    lines.append(f"at most {passes}: {lasting(work.at(price) / 3600)} on {where}")
+    hours = work.at(price) / 3600  # of a small network the attacks' own arithmetic takes more
+    lines.append(f"at most {passes}: {lasting(hours)} in the network, on {where}")
     made = [probe for probe in question.probes if generated(probe)]
     if made:
         entry = SETS[question.dataset]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -60,8 +61,8 @@ def _obtained(make: Callable[[], nn.Module], what: str, library: str) -> nn.Modu
 
 def robustbench(name: str, data: str, norm: str) -> nn.Module:
     """An entry of RobustBench's model zoo, for the data set and norm of the evaluation."""
-    _stand_in()
-    utils = _library("robustbench.utils", "robustbench", _ROBUSTBENCH)
+    with _stand_ins():
+        utils = _library("robustbench.utils", "robustbench", _ROBUSTBENCH)
     if norm not in _THREATS:
         raise expected(f"a norm of RobustBench ({', '.join(_THREATS)})", norm, "change --norm")
     words = {"model_name": name, "dataset": data, "threat_model": _THREATS[norm]}
@@ -69,18 +70,27 @@ def robustbench(name: str, data: str, norm: str) -> nn.Module:
     return _obtained(lambda: utils.load_model(**words), what, "robustbench")
 
 
-def _stand_in() -> None:
+@contextmanager
+def _stand_ins() -> Iterator[None]:
     """robustbench 1.1.1 imports two modules that its dependencies do not bring: `autoattack`, whose
-    package on PyPI is pyautoattack, and `pkg_resources`, which setuptools 82 took out."""
-    if "autoattack" not in sys.modules and find_spec("autoattack") is None:
-        sys.modules["autoattack"] = importlib.import_module("pyautoattack")
-        sys.modules["autoattack.state"] = importlib.import_module("pyautoattack.state")
-    if "pkg_resources" not in sys.modules and find_spec("pkg_resources") is None:
-        resources: Any = ModuleType("pkg_resources")
-        resources.resource_filename = lambda name, path: str(
-            Path(sys.modules[name].__file__ or "").parent / path
-        )
-        sys.modules["pkg_resources"] = resources
+    package on PyPI is imported as pyautoattack, and `pkg_resources`, which setuptools 82 took out. They
+    are there while it is imported, and no longer: others look for pkg_resources too."""
+    resources: Any = ModuleType("pkg_resources")
+    resources.resource_filename = lambda name, path: str(
+        Path(sys.modules[name].__file__ or "").parent / path
+    )
+    wanted: dict[str, Callable[[], ModuleType]] = {
+        "autoattack": lambda: importlib.import_module("pyautoattack"),
+        "autoattack.state": lambda: importlib.import_module("pyautoattack.state"),
+        "pkg_resources": lambda: resources,
+    }
+    added = [n for n in wanted if n not in sys.modules and find_spec(n.partition(".")[0]) is None]
+    sys.modules.update({name: wanted[name]() for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            del sys.modules[name]
 
 
 def timm(name: str, data: str, norm: str) -> nn.Module:

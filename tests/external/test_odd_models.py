@@ -2,6 +2,7 @@
 
 import copy
 import re
+import sys
 
 import networks
 import pytest
@@ -159,6 +160,45 @@ def test_a_library_that_is_not_installed(library, tmp_path):
     package = {"hf": "transformers"}.get(library, library)
     with pytest.raises(UserError, match=rf"the library {package}, found none; pip install {package}"):
         tried(f"{library}:Carmon2019Unlabeled", tmp_path)
+
+
+STAND_IN = {
+    "robustbench": (
+        "utils.py",
+        "import autoattack, autoattack.state, pkg_resources\nfrom networks import trained\n\n\n"
+        "def load_model(model_name, dataset, threat_model):\n"
+        "    assert (dataset, threat_model) == ('digits', 'L2')\n"
+        "    if model_name != 'Known':\n        raise KeyError(model_name)\n    return trained()\n",
+    ),
+    "timm": (
+        "models.py",
+        "from networks import trained\n\n\ndef create_model(name, pretrained):\n"
+        "    assert pretrained\n    model = trained()\n"
+        "    model.pretrained_cfg = {'mean': (0.0,), 'std': (1.0,)}\n    return model\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("library", STAND_IN)
+def test_the_way_through_a_library(library, tmp_path, monkeypatch):
+    """The plumbing only, through packages of the test's own: neither library is installed here."""
+    file, source = STAND_IN[library]
+    (tmp_path / library).mkdir()
+    (tmp_path / library / file).write_text(source)
+    again = "from timm.models import create_model\n" if library == "timm" else ""
+    (tmp_path / library / "__init__.py").write_text(again)
+    monkeypatch.syspath_prepend(tmp_path)
+    evaluation = tried(f"{library}:Known", tmp_path, norm="l2")
+    assert evaluation.about["model"] == f"{library}:Known"
+    assert evaluation.notes == ()
+    if library == "robustbench":
+        with pytest.raises(UserError, match="Unknown in RobustBench for digits and L2, found KeyError"):
+            tried("robustbench:Unknown", tmp_path, norm="l2")
+        with pytest.raises(UserError, match=r"a norm of RobustBench \(linf, l2\), found l1"):
+            tried("robustbench:Known", tmp_path, norm="l1")
+    assert not {"autoattack", "pkg_resources"} & sys.modules.keys()
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        del sys.modules[name]
 
 
 def test_the_command_says_it_in_one_line(tmp_path):

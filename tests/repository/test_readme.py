@@ -123,15 +123,28 @@ def test_the_readme_fits_on_a_few_screens():
 
 def test_the_example_of_the_readme_runs(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    said = printed(code.replace("examples=100", "examples=20"), tmp_path)
+    assert re.search(r"^ +AA linf 16/255 +[\d.]+ +[\d.]+ +[\d.]+ +20 ", said, re.MULTILINE)
+    assert (tmp_path / "my-report" / "flags.csv").exists()
+
+
+def printed(code: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    accuracy = {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
+    return done.stdout
+
+
+def test_the_example_of_the_parts_runs(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "usage.md").read_text(), re.DOTALL)
+    (code,) = [block for block in blocks if "pgd20" in block]
+    lines = printed(code, tmp_path).splitlines()
+    accuracy = {name: float(value) for name, value in map(str.split, lines)}
     assert accuracy["natural"] > 0.9  # it has learnt digits
     assert accuracy["PGD20"] < 0.2  # without an adversary, so it has no robustness
 
