@@ -29,6 +29,7 @@ PARTS = {
     "parallel": "Learners side by side",
     "attacks": "PGD against other libraries",
     "strangers": "AutoAttack on a network that is not ours",
+    "agreement": "AutoAttack against pyautoattack, image by image",
     "columns": "An evaluation with every column",
     "scaling": "How training time grows",
     "memory": "Memory",
