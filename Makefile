@@ -14,7 +14,7 @@ ifneq ($(TORCH),$(shell cat .venv/ready 2>/dev/null))
 .PHONY: .venv/ready
 endif
 
-.PHONY: reproduce check test coverage test-device gpu-check test-slurm lint types bench drills lock clean help
+.PHONY: reproduce check test coverage test-device gpu-check test-slurm lint types bench drills docs lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## */: /'
@@ -64,6 +64,10 @@ bench: .venv/ready  ## speed, side by side with plain code and other libraries: 
 
 drills: .venv/ready  ## harm done on purpose, 20 times each: the table of docs/reliability.md
 	$(BIN)/python -m drills
+
+docs: .venv/ready  ## the files of docs/ as a site, in site/; a broken link is an error
+	$(BIN)/pip install --quiet $(LOCK) -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lock: .venv/ready  ## after a pin changed: which versions all of the pins need together
 	$(BIN)/python .ci/lock.py

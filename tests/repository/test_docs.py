@@ -1,8 +1,9 @@
-"""What is generated from the code must be current: docs/fidelity.md."""
+"""docs/fidelity.md is current, and docs/ is a site by itself."""
 
 import re
 
 import pytest
+import yaml
 from conftest import ROOT
 
 from harness.core.config import read_grid
@@ -44,3 +45,24 @@ def test_docstring_parts():
         "deviation": "d.",
         "compared": "e.",
     }
+
+
+def test_a_link_of_the_site_stays_in_docs():
+    """`make docs` refuses any other; here it is found without mkdocs."""
+    folder, links = ROOT / "docs", 0
+    for page in folder.rglob("*.md"):
+        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+        for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+            target = (page.parent / link).resolve()
+            assert target.is_relative_to(folder), f"{page.name}: {link}"
+            assert target.is_file(), f"{page.name}: {link}"
+            links += 1
+    assert links > 30
+
+
+def test_the_site_is_built_where_changes_land():
+    settings = (ROOT / "mkdocs.yml").read_text()
+    assert "docs_dir: docs" in settings
+    assert "mkdocs build --strict" in (ROOT / "Makefile").read_text()
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    assert {"run": "make docs"} in jobs["docs"]["steps"]
