@@ -94,27 +94,22 @@ class Generalist:
         ):
             if getattr(self, name) not in known:
                 raise unknown(name, getattr(self, name), known, "generalist")
-        if self.late and not self._may_be_late:
-            needed = (
-                "serial learners, redistribution once, and gamma = 1 until the first redistribution"
-            )
-            raise expected(f"{needed} with late: true", "something else", "leave late out")
+        if self.late and (self.parallel or self.meeting > self.falls):
+            needed = "no processes, and gamma = 1 until the first redistribution, with late: true"
+            raise expected(needed, f"gamma = {list(self.gamma)}", "leave late out")
 
     @property
     def meeting(self) -> Fraction:
-        """The share of the run before the first redistribution."""
-        return ceil(self.t_prime / self.c) * self.c
+        """The share of the run before the first redistribution, or before the epoch throughout which
+        there are some."""
+        whole = ceil(self.t_prime / self.c) * self.c
+        return whole - Fraction(self.redistribution == "throughout", _EPOCHS)
 
     @property
     def falls(self) -> Fraction:
         """The share of the run after which gamma is no longer 1; below 0 if it never is."""
         first = next((place for place, own in enumerate(self.gamma) if own != 1), BREAKPOINTS)
         return Fraction(first - 1, BREAKPOINTS - 1)
-
-    @property
-    def _may_be_late(self) -> bool:
-        alone = not self.parallel and self.redistribution == "once"
-        return alone and 0 < self.meeting <= self.falls
 
     @property
     def slug(self) -> str:

@@ -10,9 +10,10 @@ Each keeps the schedule of the whole run. Its random stream begins with its birt
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import floor
 from typing import Any
 
-from generalist.generalist import Generalist, GeneralistTraining
+from generalist.generalist import Generalist, GeneralistTraining, overwrite
 from harness.machine.device import torch
 from harness.training.contracts import Batch, Clock, Lab
 from harness.training.weights import mix_into
@@ -26,8 +27,11 @@ class LateTraining(GeneralistTraining):
         self.born = False
 
     def step(self, batch: Batch, clock: Clock) -> Mapping[str, float]:
-        birth = round(self.generalist.meeting * clock.steps_in_all)
+        birth = self._birth(clock)
         self.born = clock.steps_done >= birth
+        if clock.steps_done == birth:  # their averages, too, begin here
+            for learner in self.learners[1:]:
+                overwrite(learner, self.theta_g, "averages")
         if self.born:
             reported = super().step(batch, clock)
             whole = clock.steps_done - clock.step >= birth  # of other epochs a mean would be wrong
@@ -38,6 +42,11 @@ class LateTraining(GeneralistTraining):
         mix_into(self.theta_g, [first.deployed()], [1.0], decay)
         shares = {f"gamma_{name}": share for name, share in self.shares(clock).items()}
         return {f"loss_{first.single.slug}": loss} | shares
+
+    def _birth(self, clock: Clock) -> int:
+        """The step before which the first redistribution is."""
+        share = self.generalist.meeting * clock.steps_in_all
+        return floor(share) + 1 if self.generalist.redistribution == "throughout" else round(share)
 
     def _of_the_first(self, reported: Mapping[str, float]) -> dict[str, float]:
         others = {f"loss_{own.single.slug}" for own in self.learners[1:]}

@@ -301,8 +301,27 @@ def test_a_late_learner_is_not_there_before_its_birth(lab, batch):
 
 
 @pytest.mark.parametrize(
-    "fields", [{"gamma": (1, 0.5, 0.5, 0)}, {"redistribution": "throughout"}, {"parallel": True}]
+    "fields", [{"gamma": (1, 0.5, 0.5, 0)}, {"t_prime": Fraction(90, 120)}, {"parallel": True}]
 )
 def test_late_learners_only_where_nobody_misses_them(fields):
-    with pytest.raises(UserError, match="gamma = 1 until the first redistribution with late: true"):
+    with pytest.raises(UserError, match="gamma = 1 until the first redistribution, with late: true"):
         Generalist((ROBUST, NATURAL), late=True, **fields)
+
+
+@pytest.mark.parametrize("redistribution", ["once", "throughout"])
+def test_late_learners_are_born_as_the_global_learner(redistribution, lab, batch):
+    """At the first step with a redistribution; with their averages."""
+    averaged = dataclasses.replace(NATURAL, average=Average(0.9))
+    late = Generalist((ROBUST, averaged), redistribution=redistribution, late=True)
+    training = late.start(lab)
+    steps = [Clock(epoch, step, 120, 2) for epoch in range(120) for step in range(2)]
+    first = next(number for number, clock in enumerate(steps) if late.redistributes_before(clock))
+    for clock in steps[first - 1 : first]:
+        training.step(batch, clock)
+    assert not training.born
+    theta_g = weights(training.theta_g)
+    training.step(batch, steps[first])
+    assert training.born
+    moved = weights(training.learners[1].averaged) - theta_g
+    whole = weights(training.learners[1].model) - theta_g
+    assert 0 < moved.norm() < 0.2 * whole.norm()  # one step of an average that began at theta_g
