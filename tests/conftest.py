@@ -47,6 +47,8 @@ SLOW = (
     "core/test_commands.py",
     "evaluation/test_evaluate.py",
     "evaluation/test_parts.py",
+    "external/test_benchmark.py",
+    "external/test_odd_models.py",
     "generalist",
     "grid/test_mutations.py",
     "jobs/test_zygote.py",
@@ -55,11 +57,13 @@ SLOW = (
     "reports/test_compare.py",
     "reports/test_figures.py",
     "reports/test_page.py",
+    "reports/test_robustbench.py",
     "repository/test_drills.py",
     "repository/test_guides.py",
     "repository/test_wheel.py",
     "training/test_precision.py",
     "training/test_train.py",
+    "training/test_trunks.py",
     "training/test_watch.py",
 )
 
