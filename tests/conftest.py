@@ -169,6 +169,16 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "zipper_fig6": {},
         "extra_mixing": {"methods": [ours]},
         "extra_radii": {"methods": METHODS},
+        "extra_agreement": {"methods": METHODS},
+        "extra_front": {"vary": [{"of": ours, "over": ["gamma"]}]},
+        "extra_switches": {
+            "methods": [ours, METHODS[0]],
+            "vary": [{"of": ours, "over": ["c"]}],
+            "show": {"whole": [METHODS[0]]},
+            "columns": ["NAT", "AA_inf"],
+        },
+        "extra_theory": {"methods": [ours]},
+        "extra_barrier": {"methods": [ours]},
     }
     entries = content["artefacts"]
     content["artefacts"] = {name: entries[name] | change for name, change in changes.items()}

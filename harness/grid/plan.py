@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.core.config import fitting, merged, read_grid, read_scale
 from harness.core.errors import expected
+from harness.core.files import one_line
 from harness.grid.artefacts import (
     KINDS,
     VARIANT,
@@ -171,10 +172,10 @@ class Plan(Trainings):
     def label(self, slug: str) -> str:
         """How a row is called: the method's label, or a variant's; for `slug@preset` both."""
         if VARIANT in slug:
-            return ", ".join(slug.split(VARIANT)[1:])
+            return one_line(", ".join(slug.split(VARIANT)[1:]))
         slug, _, preset = slug.partition("@")
         label = self.grid["labels"].get(slug, slug)
-        return f"{label}, {self.presets[preset]['label']}" if preset else label
+        return one_line(f"{label}, {self.presets[preset]['label']}" if preset else label)
 
     def _rows(self, entry: Config, panels: list[Panel]) -> list[Row]:
         rows, methods = [], [method for panel in panels for method in panel.methods]

@@ -21,7 +21,7 @@ from harness.grid.plan import Plan
 from harness.models.networks import new_model
 from harness.papers.published import printed, published
 from harness.reports.page.artefacts import _table as page_table
-from harness.reports.tables import markdown
+from harness.reports.tables import latex, markdown
 from harness.training.contracts import Batch, Clock
 from harness.training.learner import Optim
 
@@ -111,9 +111,10 @@ def test_rmc(paper, network, decay, dataset):
     assert list(run.parents) == parents  # of the unified recipe
 
 
-def test_every_threat_of_cifar_has_its_stand_in():
+def test_every_threat_has_its_stand_in():
     sets = read_grid()["datasets"]
-    assert sets["digits"]["threats"].keys() == sets["cifar10"]["threats"].keys()
+    known = [sets[name]["threats"].keys() for name in ("cifar10", "svhn", "mnist")]
+    assert sets["digits"]["threats"].keys() == set().union(*known)
 
 
 @pytest.mark.parametrize(("scale", "side"), [("ci", 8), ("smoke", 8), ("paper", 32)])
@@ -305,6 +306,8 @@ def test_the_page_shows_it_too(plan, tmp_path):
     (tmp_path / "tables").mkdir()
     table = shown(artefact, made_up(plan, artefact), plan)
     table.to_csv(tmp_path / "tables" / f"{TABLE}.csv", index=False)
+    for suffix, form in ((".md", markdown), (".tex", latex)):
+        (tmp_path / "tables" / f"{TABLE}{suffix}").write_text(form(table, artefact, "a notice"))
     (part,) = page_table(plan, artefact, tmp_path)["parts"]
     rows = {row["label"]: row["cells"] for row in part["rows"]}
     assert len(rows) == 25
