@@ -170,7 +170,6 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "extra_mixing": {"methods": [ours]},
         "extra_radii": {"methods": METHODS},
         "extra_agreement": {"methods": METHODS},
-        "extra_front": {"vary": [{"of": ours, "over": ["gamma"]}]},
         "extra_switches": {
             "methods": [ours, METHODS[0]],
             "vary": [{"of": ours, "over": ["c"]}],
@@ -182,6 +181,8 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     entries = content["artefacts"]
     content["artefacts"] = {name: entries[name] | change for name, change in changes.items()}
+    front = {"vary": [{"of": ours, "over": ["gamma"]}]}
+    content["artefacts"]["front"] = entries["extra_front"] | front  # the scale has its own extra_front
     path = tmp_path_factory.mktemp("config") / "grid.yaml"
     path.write_text(yaml.safe_dump(content))
     return path

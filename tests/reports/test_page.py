@@ -115,7 +115,7 @@ def test_opens_without_an_error_or_the_network(opened, page):
 
 def test_says_what_was_built(opened):
     top = opened.value("document.querySelector('header').innerText")
-    assert "8 models, 1 table, 1 figure." in top
+    assert "9 models, 1 table, 1 figure." in top
     assert "stand-in data" in top
     made = opened.value("document.querySelector('#provenance').textContent")
     assert "training: 1297 images, embedded; test: embedded" in made
@@ -252,7 +252,7 @@ def test_runs_can_be_found(opened):
     visible = "[...document.querySelectorAll('.run')].filter(r => !r.hidden).map(r => r.id)"
     (found,) = opened.value(visible)
     assert "trades6" in found
-    assert opened.value("document.getElementById('found').value") == "1 of 8"
+    assert opened.value("document.getElementById('found').value") == "1 of 9"
 
 
 def test_verdicts(opened):
