@@ -1,4 +1,4 @@
-"""A seeded sample of all mutations of the config (45 s of a quiet core); `python -m drills.mutations` tries all."""
+"""A seeded sample of all mutations of the config: 45 s of a quiet core; the drill tries all."""
 
 import json
 from collections import defaultdict
