@@ -11,7 +11,7 @@ import pandas as pd
 
 from harness.core import paths
 from harness.core.errors import expected
-from harness.core.files import read_arrays
+from harness.core.files import one_line, read_arrays
 from harness.core.paths import AFTER, read_history
 from harness.data import Images, load
 from harness.data.sets import SETS
@@ -69,4 +69,4 @@ class Source:
 
     def class_name(self, number: int) -> str:
         classes = self.plan.grid["datasets"][self.dataset].get("classes")
-        return classes[number] if classes else str(number)
+        return one_line(classes[number] if classes else number)
